@@ -26,7 +26,7 @@ const (
 	startTimeout = time.Minute
 	// quitGrace is how long Chromium may take to end by itself, which saves its
 	// cookies.
-	quitGrace = 3 * time.Second
+	quitGrace = 10 * time.Second
 	// maxOutput bounds what is kept of Chromium's output, in bytes.
 	maxOutput = 8 << 10
 	// minSharedMemory is the free space in /dev/shm, in bytes, that Chromium needs
