@@ -41,8 +41,8 @@ RACE := -race '-gcflags=modernc.org/...=-race=false'
 # vets everything once, so the tests needn't be vetted again with each build mode.
 LINK := -ldflags=-w -vet=off
 
-# Tests wait a lot: twice as many at a time as there are processors.
-WIDE := -p $(shell expr 2 '*' $$(nproc))
+# Tests wait a lot: one more at a time than there are processors.
+WIDE := -p $(shell expr 1 + $$(nproc))
 
 # Packages without a goroutine or a lock, as deploy/checks tests: the race
 # detector finds nothing there, and takes eight times as long.
