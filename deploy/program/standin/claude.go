@@ -105,6 +105,9 @@ func (c *claudeProcess) serve() int {
 	for {
 		select {
 		case t, more := <-turns:
+			if !more && ctx.Err() != nil {
+				forever() // whoever has ended ctx ends the process
+			}
 			if !more {
 				return c.status()
 			}
