@@ -94,6 +94,7 @@ var Sideways = []struct{ From, To, Why string }{
 	{"deploy/controlplane/cmd/controlplane", "deploy/controlplane/internal/integrations", "its command line rotates the vault's keys"},
 	{"deploy/controlplane/cmd/controlplane", "deploy/controlplane/internal/fleet", "its command line invites and enrols sandboxes"},
 	{"deploy/controlplane/internal/fleet", "deploy/controlplane/internal/boards", "a sandbox is invited with a dashboard"},
+	{"deploy/program/standin", "deploy/program/pause", "a script's words take their time"},
 	{"deploy/controlplane/internal/integrations", "deploy/controlplane/internal/contents/tools", "the gateway leads to them, too"},
 	{"relay/internal/dispatch", "relay/internal/pagestream", "some commands go to pages"},
 	{"relay/internal/chatapi", "relay/internal/gateway", "its sockets are upgraded there"},

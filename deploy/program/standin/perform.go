@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/fairlead/fairlead/deploy/program/pause"
 )
 
 // A voice says in a program's protocol what a script has the program do.
@@ -108,7 +110,7 @@ func (s *show) do(ctx context.Context, t step) error {
 	case "stderr":
 		fmt.Fprintln(s.p.err, t.text)
 	case "sleep":
-		return wait(ctx, t.wait)
+		return pause.For(ctx, t.wait)
 	case "later":
 		s.later = t.wait
 	case "fail":
@@ -136,7 +138,7 @@ func (s *show) deltas(ctx context.Context, t step) error {
 	var word []byte
 	for i := range t.count {
 		if t.rate > 0 {
-			if err := wait(ctx, time.Until(began.Add(time.Duration(float64(i)/t.rate*float64(time.Second))))); err != nil {
+			if err := pause.Until(ctx, began.Add(time.Duration(float64(i)/t.rate*float64(time.Second)))); err != nil {
 				return err
 			}
 		} else if ctx.Err() != nil {
@@ -151,21 +153,6 @@ func (s *show) deltas(ctx context.Context, t step) error {
 	}
 	s.v.endText()
 	return nil
-}
-
-// wait waits for d, or returns ctx's error.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // tool uses a tool, and says something of what was answered to a question.
