@@ -136,13 +136,17 @@ func decodeChat(f Frame) (Message, error) {
 // ChatState is the state of a conversation. It comes before the event that it
 // results in: a conversation is idle before its complete.
 type ChatState struct {
-	Run         RunState  `json:"run"`
-	CommandID   CommandID `json:"command_id,omitempty"`  // that began the present run
-	UserID      UserID    `json:"user_id,omitempty"`     // who did
-	BeganAt     uint64    `json:"began_at,omitempty"`    // number of the present run's first event
+	Run       RunState  `json:"run"`
+	CommandID CommandID `json:"command_id,omitempty"` // that began the present run
+	UserID    UserID    `json:"user_id,omitempty"`    // who did
+	BeganAt   uint64    `json:"began_at,omitempty"`   // number of the present run's first event
+	// ClientMessageID is the sender's own name of the message that began it.
+	ClientMessageID string `json:"client_message_id,omitempty"`
+
 	Provider    string    `json:"provider"`              // "claude", "codex", …
 	Unsupported bool      `json:"unsupported,omitempty"` // this sandbox doesn't run the provider
 	Pending     []Pending `json:"pending,omitempty"`     // open questions, oldest first
+	Terminal    PTYID     `json:"terminal,omitempty"`    // where the conversation goes on: nothing can be sent
 }
 
 // A Pending is an open question of a coding agent (seed 002).

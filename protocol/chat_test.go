@@ -107,7 +107,7 @@ func wholeEvent() ChatEvent {
 		IsError: new(false), ToolUseResult: raw, SubagentTools: raw,
 		Text: "token_budget", Tokens: new(int64(7)), CanInterrupt: new(true),
 		TokenBudget:  &TokenBudget{1, 2, 3, 4, 5, 6, TokenBreakdown{7, 8}},
-		ChatQuestion: ChatQuestion{"apr_1", raw, 1, "2026-01-02T03:05:00.000Z", CancelledTimeout},
+		ChatQuestion: ChatQuestion{"apr_1", raw, 1, "2026-01-02T03:05:00.000Z", CancelledTimeout, AllowOnce},
 		ChatEnd:      ChatEnd{"c", new(0), new(true), new(false)},
 		CommandID:    "cmd_1", ClientMessageID: "m1",
 	}

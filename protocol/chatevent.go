@@ -58,7 +58,7 @@ type ChatEvent struct {
 	Role    string      `json:"role,omitempty"` // "user", "assistant"
 	Content *string     `json:"content,omitempty"`
 	Images  []ChatImage `json:"images,omitempty"`
-	From    *ChatFrom   `json:"from,omitempty"` // who sent a text of role user
+	From    *ChatFrom   `json:"from,omitempty"` // who sent a text of role user, or has answered
 
 	ChatLocal // text, in history
 
@@ -106,6 +106,7 @@ type ChatQuestion struct {
 	Revision  uint64          `json:"revision,omitempty"`
 	ExpiresAt string          `json:"expiresAt,omitempty"` // ISO 8601; absent: never
 	Reason    string          `json:"reason,omitempty"`    // one of the reasons above
+	Decision  Decision        `json:"decision,omitempty"`  // of what was decided; the event's From is who has
 }
 
 // A ChatEnd says how a run has ended.

@@ -96,7 +96,7 @@ func messages() []Message {
 		Chat{Seq: 7, Left: MaxChatEvent - 2, Origin: "cmd_1", Bytes: []byte("{}")},
 		Chat{Seq: math.MaxUint64, Origin: CommandID(strings.Repeat("c", MaxIDBytes)), Bytes: make([]byte, MaxChatPiece)},
 		ChatState{
-			Run: RunRunning, CommandID: "cmd_1", UserID: "usr_a", BeganAt: 7, Provider: "claude", Unsupported: true,
+			Run: RunRunning, CommandID: "cmd_1", UserID: "usr_a", BeganAt: 7, ClientMessageID: "m1", Provider: "claude", Unsupported: true,
 			Pending: []Pending{{
 				RequestID: "ap_2", ToolName: "Bash", Input: json.RawMessage(`{"command":"ls"}`), Context: json.RawMessage(`{"a":1}`),
 				SessionID: "c.1", ReceivedAt: "2026-01-02T03:04:05.000Z", ExpiresAt: "2026-01-02T03:05:00.000Z", Revision: 1,
@@ -104,6 +104,7 @@ func messages() []Message {
 		},
 		ChatState{Run: RunIdle},
 		ChatState{Run: RunAborting, CommandID: "cmd_1"},
+		ChatState{Run: RunIdle, Provider: "codex", Terminal: "pty_1"},
 		ChatReset{Epoch: math.MaxUint64, FirstSeq: 1, LastSeq: 9},
 		ChatNews{ConversationID: "c.1", Message: json.RawMessage(`{"kind":"session_upserted"}`)},
 	}

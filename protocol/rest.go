@@ -17,6 +17,8 @@ type PTYInfo struct {
 
 	Egress EgressState `json:"egress,omitempty"` // absent: off
 	Shared Share       `json:"shared,omitempty"` // to whose programs it is open; absent: to its own alone
+
+	Conversation ConversationID `json:"conversation,omitempty"` // that goes on in it
 }
 
 // A RecordingInfo describes one recording, an asciicast v2 file.

@@ -59,6 +59,7 @@ func TestTheDocumentHasEveryRoute(t *testing.T) {
 			registered = append(registered, pattern)
 		}
 	}
+	registered = append(registered, webRoutes()...)
 	slices.Sort(described)
 	slices.Sort(registered)
 	if !strings.HasPrefix(d.OpenAPI, "3.1.") || !slices.Equal(described, registered) {
@@ -182,7 +183,7 @@ func TestSchemasOfTheDocument(t *testing.T) {
 		"ApprovalList": protocol.ApprovalList{}, "EgressRules": protocol.EgressRules{}, "EgressCategory": protocol.EgressCategory{},
 		"SandboxMetrics": protocol.SandboxMetrics{}, "SystemMetrics": protocol.SystemMetrics{}, "ProcessMetrics": protocol.ProcessMetrics{},
 		"Tool": protocol.Tool{}, "ToolList": protocol.ToolList{}, "ToolCall": protocol.ToolCall{}, "ToolResult": protocol.ToolResult{},
-		"ToolContent": protocol.ToolContent{}, "BrowserStatus": protocol.BrowserStatus{},
+		"ToolContent": protocol.ToolContent{}, "ChatTokens": protocol.TokenBudget{}, "BrowserStatus": protocol.BrowserStatus{},
 	} {
 		var want, got []string
 		for field := range reflect.TypeOf(v).Fields() {

@@ -175,3 +175,26 @@ func FuzzRequest(f *testing.F) {
 		}
 	})
 }
+
+// FuzzParseFault: whatever an agent says went wrong, a fault has a known code and
+// all of the text, and makes a frame.
+func FuzzParseFault(f *testing.F) {
+	f.Add(`RUN_IN_PROGRESS: Session "c" already has a run in progress.`, "c")
+	f.Add("INTERNAL_ERROR: ", "")
+	f.Add("RUN_IN_PROGRESS:x", "\xff")
+	f.Fuzz(func(t *testing.T, message, session string) {
+		from := protocol.Errorf(protocol.KindConflict, "%s", message)
+		fault, ok := ParseFault(from)
+		if !ok {
+			return
+		}
+		if _, known := texts[fault.Code]; !known || string(fault.Code)+": "+fault.Text != from.Error() {
+			t.Fatalf("%q is %+v", message, fault)
+		}
+		frame, err := json.Marshal(Frame(fault, protocol.ConversationID(session), time.Unix(0, 0)))
+		var again ErrorFrame
+		if err != nil || json.Unmarshal(frame, &again) != nil || again.Code != fault.Code || (again.SessionID == nil) != (session == "") {
+			t.Fatalf("%s, %v", frame, err)
+		}
+	})
+}

@@ -24,6 +24,14 @@ var texts = map[protocol.ChatCode][2]string{
 	protocol.ChatInternalError:       {"Invalid websocket payload", ""},
 }
 
+// Sentence returns an error's message as a sentence, as the texts are.
+func Sentence(message string) string {
+	if message == "" {
+		return ""
+	}
+	return strings.ToUpper(message[:1]) + message[1:] + "."
+}
+
 // maxSubject bounds what a text quotes, in bytes.
 const maxSubject = 128
 

@@ -76,6 +76,7 @@ func TestChatOps(t *testing.T) {
 
 // TestLifts: whoever has tools used without a question needs approve, and nobody
 // says what a sender is called.
+// It is about weakness 8 in deploy/e2e/README.md.
 func TestLifts(t *testing.T) {
 	for options, want := range map[string][]protocol.Capability{
 		`{}`: nil, `{"permissionMode":"plan"}`: nil, `{"disallowedTools":["Bash"]}`: nil, `{"skipPermissions":false}`: nil,

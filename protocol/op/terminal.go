@@ -57,17 +57,31 @@ type PTYCreate struct {
 	Rows    int      `json:"rows,omitempty"`
 	Record  bool     `json:"record,omitempty"` // record it from its first byte
 	Egress  *bool    `json:"egress,omitempty"` // goes through the egress proxy; absent: as its session
+	// Conversation is one that goes on in the terminal: its coding agent's program
+	// resumes it there. The sandbox knows what to run, where, and as whom.
+	Conversation protocol.ConversationID `json:"conversation,omitempty"`
 }
 
-// Check refuses an impossible size; 0 means the default.
+// Check refuses an impossible size, where 0 means the default, and a conversation
+// beside what else there is to run.
 func (b *PTYCreate) Check() error {
+	if b.Conversation != "" {
+		if !protocol.ValidConversation(b.Conversation) {
+			return protocol.Errorf(protocol.KindInvalid, "op.conversation is not an id")
+		}
+		if b.Command != "" || len(b.Args) > 0 || b.Dir != "" || b.Egress != nil {
+			return protocol.Errorf(protocol.KindInvalid, "with op.conversation there is no op.command, op.args, op.dir or op.egress")
+		}
+	}
 	if b.Cols < 0 || b.Rows < 0 || b.Cols > maxUint16 || b.Rows > maxUint16 {
 		return protocol.Errorf(protocol.KindInvalid, "op.cols and op.rows must be from 0 (default) to %d", maxUint16)
 	}
 	return nil
 }
 
-// AskedBy makes user the creator. It refuses another one, and a display name.
+// AskedBy makes user the creator. It refuses another one, and a display name. Who
+// goes on with a conversation must be allowed to write in it, and to approve: what
+// the coding agent asks there is answered by whoever types.
 func (b *PTYCreate) AskedBy(user protocol.UserID) ([]protocol.Capability, error) {
 	if b.CreatorID != "" && b.CreatorID != user {
 		return nil, protocol.Errorf(protocol.KindForbidden, "op.creatorId can only be yourself")
@@ -76,10 +90,14 @@ func (b *PTYCreate) AskedBy(user protocol.UserID) ([]protocol.Capability, error)
 		return nil, protocol.Errorf(protocol.KindForbidden, "op.creatorName is not yours to say")
 	}
 	b.CreatorID = user
+	var needs []protocol.Capability
 	if b.Record {
-		return []protocol.Capability{protocol.CapRecord}, nil
+		needs = append(needs, protocol.CapRecord)
 	}
-	return nil, nil
+	if b.Conversation != "" {
+		needs = append(needs, protocol.CapChat, protocol.CapApprove)
+	}
+	return needs, nil
 }
 
 // PTYSignal is the body of pty.signal.
