@@ -31,7 +31,7 @@ func claude(p *process) int {
 		fmt.Fprintln(p.err, err)
 		return 1
 	}
-	o := &claudeOut{p: p, t: t, may: permissions{mode: "default"}, model: "claude-stand-in", answers: make(map[string]chan json.RawMessage)}
+	o := &claudeOut{p: p, t: t, may: permissions{mode: "default"}, model: "claude-stand-in"}
 	if mode, ok := p.flag("--permission-mode"); ok {
 		o.may.mode = mode
 	}
@@ -165,7 +165,7 @@ func (c *claudeProcess) read(turns chan<- *claudeTurn) {
 			break
 		}
 	}
-	c.out.close()
+	c.out.asked.close()
 	close(turns)
 }
 
@@ -191,7 +191,7 @@ func (c *claudeProcess) take(in *claudeInput) *claudeTurn {
 		}
 		c.out.respond(in.RequestID)
 	case "control_response":
-		c.out.answer(in.Response.RequestID, in.Response.Response)
+		c.out.asked.answer(in.Response.RequestID, in.Response.Response)
 	}
 	return nil
 }

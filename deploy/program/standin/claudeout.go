@@ -1,10 +1,6 @@
 package standin
 
-import (
-	"encoding/json"
-	"os"
-	"sync"
-)
+import "os"
 
 // claudeOut is what claude prints, and the questions in it that wait for an
 // answer.
@@ -16,10 +12,7 @@ type claudeOut struct {
 
 	may permissions // owned by the goroutine that serves
 
-	mu sync.Mutex
-	// Guarded by mu.
-	answers map[string]chan json.RawMessage // of open questions, by request; a closed one has no answer
-	closed  bool                            // nothing is answered any more
+	asked questions // by request
 }
 
 // A line is what claude prints in a turn.
@@ -77,47 +70,4 @@ func (o *claudeOut) respond(request string) {
 		"subtype": "success", "request_id": request,
 		"response": map[string]any{"commands": []any{}, "agents": []any{}, "models": []any{}, "account": map[string]any{}, "pid": os.Getpid()},
 	}})
-}
-
-// question makes a question whose answer comes from the channel.
-func (o *claudeOut) question() (id string, answer chan json.RawMessage) {
-	id, answer = newUUID(), make(chan json.RawMessage, 1)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.closed {
-		close(answer)
-	} else {
-		o.answers[id] = answer
-	}
-	return id, answer
-}
-
-// forget reports whether a question was still open, which it isn't any more.
-func (o *claudeOut) forget(id string) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	_, open := o.answers[id]
-	delete(o.answers, id)
-	return open
-}
-
-// answer gives a question its answer, if it is open.
-func (o *claudeOut) answer(id string, response json.RawMessage) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if answer := o.answers[id]; answer != nil {
-		answer <- response
-		delete(o.answers, id)
-	}
-}
-
-// close leaves all questions without an answer, also later ones.
-func (o *claudeOut) close() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.closed = true
-	for _, answer := range o.answers {
-		close(answer)
-	}
-	clear(o.answers)
 }

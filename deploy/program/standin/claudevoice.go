@@ -143,7 +143,8 @@ func (v *claudeVoice) use(ctx context.Context, u use) (json.RawMessage, error) {
 
 // ask asks whether a tool may be used.
 func (v *claudeVoice) ask(ctx context.Context, u use) (json.RawMessage, error) {
-	id, answer := v.o.question()
+	id := newUUID()
+	answer := v.o.asked.open(id)
 	v.o.p.print(map[string]any{"type": "control_request", "request_id": id, "request": map[string]any{
 		"subtype": "can_use_tool", "tool_name": u.name, "display_name": u.name, "input": u.input, "tool_use_id": u.id,
 		"permission_suggestions": []any{},
@@ -181,7 +182,7 @@ func (v *claudeVoice) ask(ctx context.Context, u use) (json.RawMessage, error) {
 
 // cancel takes a question back unless it was answered.
 func (v *claudeVoice) cancel(question string) {
-	if v.o.forget(question) {
+	if v.o.asked.forget(question) {
 		v.o.p.print(map[string]any{"type": "control_cancel_request", "request_id": question})
 	}
 }

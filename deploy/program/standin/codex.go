@@ -71,6 +71,8 @@ func (c *codexServer) take(m called) {
 	case "turn/interrupt":
 		c.peer.reply(m.ID, map[string]any{})
 		c.stage.abort()
+	case "thread/backgroundTerminals/list": // of an interrupted turn nothing runs on
+		c.peer.reply(m.ID, map[string]any{"data": []any{}, "nextCursor": nil})
 	case "thread/backgroundTerminals/clean":
 		c.peer.reply(m.ID, map[string]any{})
 	default:
@@ -148,6 +150,11 @@ func (c *codexServer) turn(id json.RawMessage, q codexParams) {
 	c.peer.notify("turn/started", map[string]any{"threadId": c.thread, "turn": map[string]any{"id": v.turn, "status": "inProgress"}})
 	c.row("event_msg", map[string]any{"type": "task_started", "turn_id": v.turn})
 	content := []any{map[string]any{"type": "text", "text": text, "text_elements": []any{}}}
+	for _, part := range q.Input {
+		if part.Type == "localImage" {
+			content = append(content, map[string]any{"type": "local_image", "path": part.Path})
+		}
+	}
 	v.row(map[string]any{"type": "UserMessage", "id": newUUID(), "client_id": q.ClientID, "content": content})
 	said := append([]string(nil), c.said...)
 	c.said = append(c.said, text)
@@ -320,6 +327,8 @@ func (v *codexVoice) end(err error) {
 	}
 	usage := map[string]any{"totalTokens": 20, "inputTokens": 10, "outputTokens": 10}
 	v.notify("thread/tokenUsage/updated", map[string]any{"tokenUsage": map[string]any{"total": usage, "last": usage, "modelContextWindow": 200_000}})
+	kept := map[string]any{"input_tokens": 10, "cached_input_tokens": 0, "output_tokens": 10, "total_tokens": 20}
+	v.c.row("event_msg", map[string]any{"type": "token_count", "info": map[string]any{"total_token_usage": kept, "last_token_usage": kept, "model_context_window": 200_000}})
 	v.c.row("event_msg", map[string]any{"type": "task_complete", "turn_id": v.turn})
 	v.c.peer.notify("turn/completed", map[string]any{"threadId": v.c.thread, "turn": turn})
 }

@@ -19,11 +19,8 @@ type peer struct {
 	p       *process
 	version string // value of the member "jsonrpc"; "": without it
 
-	mu sync.Mutex
-	// Guarded by mu.
-	last    int64
-	answers map[string]chan json.RawMessage // of open questions, by id
-	closed  bool                            // nothing is answered any more
+	last  atomic.Int64 // id of a question, and 1
+	asked questions    // by id
 }
 
 // A called is a call or a notification of the other side's.
@@ -36,7 +33,7 @@ type called struct {
 }
 
 func newPeer(p *process, version string) *peer {
-	return &peer{p: p, version: version, answers: make(map[string]chan json.RawMessage)}
+	return &peer{p: p, version: version}
 }
 
 func (r *peer) print(m map[string]any) {
@@ -69,50 +66,21 @@ func (r *peer) read(take func(called)) {
 		case c.Method != "":
 			take(c)
 		default:
-			r.answer(string(c.ID), c.Result)
+			r.asked.answer(string(c.ID), c.Result) // an error is one without a result
 		}
 		if err != nil {
-			r.close()
+			r.asked.close()
 			return
 		}
 	}
 }
 
-// answer ends a question, if it is open. An error is an answer without a result.
-func (r *peer) answer(id string, result json.RawMessage) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if answer := r.answers[id]; answer != nil {
-		answer <- result
-		delete(r.answers, id)
-	}
-}
-
-// close leaves all questions without an answer, also later ones.
-func (r *peer) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.closed = true
-	for _, answer := range r.answers {
-		close(answer)
-	}
-	clear(r.answers)
-}
-
 // ask asks the other side and waits for its answer: for giveUp, unless that is 0.
 // It returns errWithdrawn when that is over, and the id of the question.
 func (r *peer) ask(ctx context.Context, method string, params any, giveUp time.Duration) (id int64, result json.RawMessage, err error) {
-	answer := make(chan json.RawMessage, 1)
-	r.mu.Lock()
-	id = r.last
-	r.last++
+	id = r.last.Add(1) - 1
 	key := strconv.FormatInt(id, 10)
-	if r.closed {
-		close(answer)
-	} else {
-		r.answers[key] = answer
-	}
-	r.mu.Unlock()
+	answer := r.asked.open(key)
 	r.print(map[string]any{"id": id, "method": method, "params": params})
 	var over <-chan time.Time
 	if giveUp > 0 {
@@ -129,9 +97,7 @@ func (r *peer) ask(ctx context.Context, method string, params any, giveUp time.D
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	r.mu.Lock()
-	delete(r.answers, key)
-	r.mu.Unlock()
+	r.asked.forget(key)
 	return id, nil, err
 }
 

@@ -14,11 +14,13 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
 	Hook()
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // patience is how long a test waits for a stand-in: only a hang reaches it.
