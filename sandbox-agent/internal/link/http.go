@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -203,10 +204,25 @@ func (l *oneConn) serving(next http.Handler) http.Handler {
 		http.NewResponseController(w).EnableFullDuplex() // HTTP/1.1: it can
 		defer context.AfterFunc(r.Context(), func() { l.Conn.Close() })()
 		next.ServeHTTP(w, r)
+		readRest(r)
 		if r.Context().Err() != nil {
 			panic(http.ErrAbortHandler)
 		}
 	})
+}
+
+// maxUnread is how much a handler may leave unread of a body; behind more the
+// server closes the connection.
+const maxUnread = 256 << 10
+
+// readRest reads what a handler has left of a body. A server that may answer before
+// a body's end doesn't expect that end behind the answer: it would take the next
+// request for a part of it, and close the connection. A body that the client holds
+// back until it is asked for isn't asked for: that connection is closed.
+func readRest(r *http.Request) {
+	if r.ContentLength <= maxUnread && r.Header.Get("Expect") == "" {
+		io.CopyN(io.Discard, r.Body, maxUnread) // the connection is closed if it fails
+	}
 }
 
 // state follows the server: a connection that a handler has taken over isn't the
