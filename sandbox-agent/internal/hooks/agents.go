@@ -136,10 +136,14 @@ func claudeFiles(command string) []file {
 	}
 }
 
+// geminiFiles: gemini deletes old sessions by itself, and with an empty file that
+// resuming a session leaves behind it deletes the whole session at its next start.
+// People delete their conversations themselves.
 func geminiFiles(command string) []file {
 	const milliseconds = 10_000
 	return []file{{name: ".gemini/settings.json", format: jsonFile{
 		server(stdio{Command: command, Args: []string{bridgeCommand}}, "mcpServers"),
+		{path: []string{"general", "sessionRetention", "enabled"}, value: false, yields: true},
 		hook(command, "gemini", "SessionStart", eventReady, "*", milliseconds),
 		hook(command, "gemini", "BeforeAgent", eventStart, "*", milliseconds),
 		hook(command, "gemini", "AfterTool", eventStart, "*", milliseconds),

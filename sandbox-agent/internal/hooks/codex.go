@@ -21,6 +21,11 @@ func (f codexFile) tools() format {
 	return f
 }
 
+// codexFeatures is the table with the setting that keeps codex from leaving a
+// server in the background. That would go on with what the environment of the
+// first terminal is, and no other codex could go on with a session that it has.
+const codexFeatures, codexDaemon = "features", "daemon_auto_start"
+
 // codexServer is the table of our MCP server.
 var codexServer = []string{"mcp_servers", serverName}
 
@@ -105,7 +110,10 @@ func (f codexFile) wire(text []byte) (after []byte, made []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	doc := tomlDoc(text)
+	doc, made, err := tomlDoc(text).setDefault(v[codexFeatures], codexFeatures, codexDaemon)
+	if err != nil {
+		return nil, nil, err
+	}
 	server := tomlAt(v, codexServer...)
 	switch {
 	case server == nil:
@@ -134,7 +142,7 @@ func (f codexFile) wire(text []byte) (after []byte, made []string, err error) {
 	if err != nil {
 		return nil, nil, errors.New("an edit would have broken it: " + err.Error())
 	}
-	return doc, nil, nil
+	return doc, made, nil
 }
 
 func inServer(l tomlLine) bool {
@@ -160,6 +168,9 @@ func (f codexFile) unwire(text []byte, r fileRecord) ([]byte, error) {
 		if doc, err = doc.cut(isNotify); err != nil {
 			return nil, err
 		}
+	}
+	if doc, err = doc.unsetDefault(tomlAt(v, codexFeatures), codexFeatures, codexDaemon, r); err != nil {
+		return nil, err
 	}
 	if r.Created && len(strings.TrimSpace(string(doc))) == 0 {
 		return nil, nil

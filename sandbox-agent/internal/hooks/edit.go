@@ -39,6 +39,7 @@ type entry struct {
 	path   []string
 	listed bool
 	value  any
+	yields bool                       // what a person has set there, or above it, stays; mine isn't asked
 	mine   func(json.RawMessage) bool // reports whether this or an earlier Wire has set the value there
 	unless func(*hujson.Value) bool   // reports that the entry would do harm in the whole file; nil: never
 }
@@ -49,6 +50,16 @@ func (f jsonFile) tools() format {
 		return nil
 	}
 	return left
+}
+
+// mark is how a record names a value that yields to a person's, and that Wire has
+// set.
+func (e entry) mark() string { return "=" + pointer(e.path) }
+
+// set reports whether found is what Wire has set there.
+func (e entry) set(found *hujson.Value, r fileRecord) bool {
+	value, err := json.Marshal(e.value)
+	return err == nil && slices.Contains(r.Made, e.mark()) && equal(plain(found), value)
 }
 
 // find returns our value at e's path, its container and its index there.
@@ -70,7 +81,7 @@ func (e entry) find(root *hujson.Value) (in *hujson.Value, at int, found *hujson
 			return nil, 0, nil, nil
 		}
 		found = &o.Members[at].Value
-		if !e.mine(plain(found)) {
+		if !e.yields && !e.mine(plain(found)) {
 			return nil, 0, nil, fmt.Errorf("%s is there already and is something else", strings.Join(e.path, "."))
 		}
 		return in, at, found, nil
@@ -103,6 +114,9 @@ func (f jsonFile) wire(text []byte) (after []byte, made []string, err error) {
 			return nil, nil, err
 		}
 		_, _, found, err := e.find(root)
+		if e.yields && (err != nil || found != nil) {
+			continue
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -120,6 +134,9 @@ func (f jsonFile) wire(text []byte) (after []byte, made []string, err error) {
 			doc, more, err = doc.add(e.path, value)
 		default:
 			doc, more, err = doc.set(e.path, value)
+			if e.yields {
+				more = append(more, e.mark())
+			}
 		}
 		if err != nil {
 			return nil, nil, err
@@ -144,7 +161,7 @@ func (f jsonFile) unwire(text []byte, r fileRecord) ([]byte, error) {
 				return nil, err
 			}
 			in, at, found, err := e.find(root)
-			if err != nil || found == nil {
+			if err != nil || found == nil || e.yields && !e.set(found, r) {
 				break // values that aren't ours stay
 			}
 			doc = doc.remove(in, at)

@@ -13,7 +13,10 @@ import (
 	"testing"
 
 	"github.com/tailscale/hujson"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const command = "/opt/fairlead/bin/sandbox-agent"
 
@@ -114,10 +117,67 @@ var homes = map[string]map[string]string{
 		".codex/config.toml":              "# mine\nmodel = \"o9\" # best\nnotify = [\"say\", \"done\"]\n\n# trusted\n[projects.\"/w\"] # this one\ntrust_level = \"trusted\" # yes\n# the end\n",
 		".factory/mcp.json":               "{\n  \"mcpServers\": {\n    \"x\": {\"command\": \"x\"}, // x\n    // \"y\": {}\n  }\n}",
 	},
+	"decided": {
+		".gemini/settings.json": "{\n  \"general\": {\"sessionRetention\": {\"enabled\": true, \"maxAge\": \"7d\"}}\n}\n",
+		".codex/config.toml":    "[features] # mine\ndaemon_auto_start = true\n",
+	},
+	"beside": {
+		".gemini/settings.json": "{\"general\": {\"vimMode\": true, \"sessionRetention\": {} } }",
+		".codex/config.toml":    "[features] # mine\n# none yet\n\n[tui]\nx = 1\n",
+	},
+	"odd": {
+		".gemini/settings.json": "{\"general\": true}",
+		".codex/config.toml":    "features = { goals = true }\n",
+	},
+	"dotted": {".codex/config.toml": "features.goals = true\n", ".gemini/settings.json": "{\"general\": {\"sessionRetention\": null}}"},
 	"windows": {
 		".claude/settings.json": "{\r\n  \"model\": \"opus\"\r\n}\r\n",
 		".codex/config.toml":    "model = \"o9\"\r\n[tui]\r\nx = 1\r\n",
 	},
+}
+
+// TestDefaults: what loses conversations is turned off where a person has decided
+// nothing, and stays as somebody decides afterwards.
+func TestDefaults(t *testing.T) {
+	const retained, served = `"sessionRetention":{"enabled":false}`, "[features]\ndaemon_auto_start = false\n"
+	set := func(home *os.Root) (gemini, codex bool) {
+		all := snapshot(t, home)
+		text := regexp.MustCompile(`\s`).ReplaceAllString(all[".gemini/settings.json"], "")
+		return strings.Contains(text, retained), strings.Contains(strings.ReplaceAll(all[".codex/config.toml"], " # mine", ""), served)
+	}
+	for name, want := range map[string][2]bool{
+		"empty": {true, true}, "spaces": {true, true}, "plain": {true, true}, "comments": {true, true}, "beside": {true, true},
+		"decided": {}, "odd": {}, "dotted": {},
+	} {
+		home := newHome(t, homes[name])
+		wire(t, home, Options{ToolsOnly: true})
+		if gemini, codex := set(home); gemini != want[0] || codex != want[1] {
+			t.Errorf("%s: set for gemini %v, for codex %v: %q", name, gemini, codex, snapshot(t, home))
+		}
+	}
+	home := newHome(t, nil)
+	wire(t, home, Options{})
+	for file, text := range map[string]string{".gemini/settings.json": "true", ".codex/config.toml": "true"} {
+		before := snapshot(t, home)[file]
+		after := strings.ReplaceAll(before, "daemon_auto_start = false", "daemon_auto_start = "+text)
+		after = regexp.MustCompile(`("enabled":\s*)false`).ReplaceAllString(after, "${1}"+text)
+		if before == after {
+			t.Fatalf("%s: nothing to decide: %s", file, before)
+		}
+		if err := home.WriteFile(file, []byte(after), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	decided := snapshot(t, home)
+	wire(t, home, Options{})
+	sameSnapshot(t, "wired again", snapshot(t, home), decided)
+	if err := Unwire(home, Options{Command: command}); err != nil {
+		t.Fatal(err)
+	}
+	all := snapshot(t, home)
+	if !strings.Contains(all[".gemini/settings.json"], "true") || !strings.Contains(all[".codex/config.toml"], "[features]\ndaemon_auto_start = true\n") {
+		t.Errorf("what a person has decided is gone: %q", all)
+	}
 }
 
 // TestToolsOnly: every agent finds the tools, no file has a hook, and all of it

@@ -39,7 +39,7 @@ func (w settingsWriter) comma(n int) string {
 // names are those that Wire looks for, and others.
 var names = []string{
 	"mcpServers", "hooks", "Stop", "SessionStart", "UserPromptSubmit", "PostToolUse", "mcp", "servers", "internal",
-	"entries", "eco", "theme", "model", "é\\u00e9", "a//b", "",
+	"entries", "general", "sessionRetention", "enabled", "eco", "theme", "model", "é\\u00e9", "a//b", "",
 }
 
 // object writes an object with members of all kinds.
@@ -68,7 +68,7 @@ func (w settingsWriter) object(b *strings.Builder, indent string, depth int) {
 // value writes one that has the kind which Wire expects under name.
 func (w settingsWriter) value(b *strings.Builder, name, indent string, depth int) {
 	switch name {
-	case "mcpServers", "hooks", "mcp", "servers", "internal", "entries":
+	case "mcpServers", "hooks", "mcp", "servers", "internal", "entries", "general", "sessionRetention":
 		w.object(b, indent, depth+1)
 	case "Stop", "SessionStart", "UserPromptSubmit", "PostToolUse":
 		b.WriteString("[")
@@ -102,6 +102,7 @@ func (w settingsWriter) toml() string {
 	tables := []string{
 		"[mcp_servers.eco]\ncommand = \"eco\"\nenv = { A = \"b\" } # inline\n", "[projects.\"/w#x\"]\ntrust_level = \"trusted\"\n",
 		"\n# about hooks\n[[hooks.Stop]]\n[[hooks.Stop.hooks]]\ntype = \"command\"\n", "  [indented]\n  x = 1\n", "[mcp_servers]\n",
+		"[features] # some\ngoals = true # yes\n",
 	}
 	var b strings.Builder
 	for _, lines := range [][]string{root, tables} {
@@ -226,6 +227,7 @@ func FuzzTOML(f *testing.F) {
 	for _, files := range homes {
 		f.Add([]byte(files[".codex/config.toml"]))
 	}
+	f.Add([]byte("[features]"))
 	f.Fuzz(func(t *testing.T, text []byte) { fuzzFormat(t, codexFile{command: command}, text) })
 }
 

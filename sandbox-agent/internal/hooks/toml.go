@@ -130,3 +130,45 @@ func (d tomlDoc) cut(ours func(tomlLine) bool) (tomlDoc, error) {
 	}
 	return out, nil
 }
+
+// setDefault sets a key of a table to false, where nothing has set it. has is what
+// stands there as table. made says what was made, for unsetDefault.
+func (d tomlDoc) setDefault(has any, table, key string) (after tomlDoc, made []string, err error) {
+	line := key + " = false\n"
+	keys, _ := has.(map[string]any)
+	if has == nil {
+		return d.appendTable("[" + table + "]\n" + line), []string{table, table + "." + key}, nil
+	}
+	if _, set := keys[key]; set || keys == nil {
+		return d, nil, nil
+	}
+	lines, err := d.lines()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, l := range lines {
+		if l.kind != unstable.Table || !slices.Equal(l.table, []string{table}) {
+			continue
+		}
+		text := slices.Clone(d)
+		end := bytes.IndexByte(text[l.at:], '\n')
+		if end < 0 { // the file ends with the table's name
+			text, end = append(text, '\n'), len(text)-l.at
+		}
+		return slices.Insert(text, l.at+end+1, []byte(line)...), []string{table + "." + key}, nil
+	}
+	return d, nil, nil // a table in one line stays as it is
+}
+
+// unsetDefault takes back what setDefault has made, unless somebody has changed it.
+func (d tomlDoc) unsetDefault(has any, table, key string, r fileRecord) (tomlDoc, error) {
+	keys, _ := has.(map[string]any)
+	if !slices.Contains(r.Made, table+"."+key) || keys[key] != false {
+		return d, nil
+	}
+	whole := slices.Contains(r.Made, table) && len(keys) == 1
+	return d.cut(func(l tomlLine) bool {
+		in := slices.Equal(l.table, []string{table})
+		return in && (l.kind == unstable.KeyValue && slices.Equal(l.key, []string{key}) || whole && l.kind == unstable.Table)
+	})
+}
