@@ -29,7 +29,7 @@ func claudeBudget(latest usage, model string, window int64, end *claudeResult) *
 func (u usage) budget(total int64) *protocol.TokenBudget {
 	input := u.Input + u.CacheRead + u.CacheCreation
 	return &protocol.TokenBudget{
-		Used: input + u.Output, Total: total, InputTokens: u.Input, OutputTokens: u.Output,
+		Used: input + u.Output, Total: total, InputTokens: input, OutputTokens: u.Output,
 		CacheReadTokens: u.CacheRead, CacheCreationTokens: u.CacheCreation,
 		Breakdown: protocol.TokenBreakdown{Input: input, Output: u.Output},
 	}

@@ -48,6 +48,10 @@ func (c claude) Check(s Start, t Turn) error {
 }
 
 func (claude) Command(s Start) Command {
+	const install = "npm install -g @anthropic-ai/claude-code"
+	if s.InTerminal {
+		return Command{Program: "claude", Args: []string{"--resume", s.Native}, Install: install}
+	}
 	args := []string{
 		"-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose",
 		"--include-partial-messages", "--replay-user-messages", "--permission-prompt-tool", "stdio",
@@ -63,7 +67,7 @@ func (claude) Command(s Start) Command {
 	add("--allowedTools", strings.Join(s.AllowedTools, ","))
 	add("--disallowedTools", strings.Join(s.DisallowedTools, ","))
 	add("--setting-sources", "user,project,local")
-	return Command{Program: "claude", Args: args, Install: "npm install -g @anthropic-ai/claude-code"}
+	return Command{Program: "claude", Args: args, Install: install}
 }
 
 func (c claude) Talk(s Start) Talk {

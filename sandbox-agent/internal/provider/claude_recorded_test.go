@@ -135,7 +135,7 @@ func TestClaudeRecorded(t *testing.T) {
 		"questions": {
 			"tool_use ask AskUserQuestion forever tool_result stream_delta stream_end text status 0",
 			"tool_use tool_use of-subagent tool_result of-subagent tool_result stream_delta stream_end text status 0",
-			"text status 0", "text status 0", "text text status 0",
+			"text status 0", "text status 0", "status text text status 0",
 		},
 		"abort": {
 			"stream_delta stream_end text tool_use status 0",
@@ -151,6 +151,10 @@ func TestClaudeRecorded(t *testing.T) {
 			"stream_delta stream_end text stream_delta stream_end text status 0",
 			"stream_delta stream_end text stream_delta stream_end text status 0",
 			"text status error 1",
+		},
+		"retry": {
+			"stream_delta stream_end text status 0",
+			"status status stream_delta stream_end text status 0",
 		},
 		"background": {
 			"stream_delta stream_end text tool_use tool_result stream_delta stream_end text status 0",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -300,7 +301,7 @@ func TestClaudeBudget(t *testing.T) {
 			talk.line(line)
 		}
 		b := events(talk.out)[0].TokenBudget
-		if b == nil || b.Used != 4321 || b.Total != c.want || b.Breakdown.Input != 321 || b.Breakdown.Output != 4000 {
+		if b == nil || b.Used != 4321 || b.Total != c.want || b.InputTokens != 321 || b.Breakdown.Input != 321 || b.Breakdown.Output != 4000 {
 			t.Errorf("window %d: %+v", c.window, b)
 		}
 	}
@@ -342,6 +343,48 @@ func FuzzClaude(f *testing.F) {
 			c.end(3, "")
 		}
 	})
+}
+
+// TestHowALineBegins: a line says the same whichever way its JSON is written. Words
+// are decoded apart from all else.
+func TestHowALineBegins(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(claudeRecordings, "*.jsonl"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d recordings, %v", len(files), err)
+	}
+	words := 0
+	for _, file := range files {
+		recorded, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		as, spaced := claude{}.Talk(Start{}), claude{}.Talk(Start{})
+		for line := range bytes.Lines(recorded) {
+			var said struct{ From, To json.RawMessage }
+			if json.Unmarshal(line, &said) != nil || said.From == nil {
+				continue
+			}
+			if as.(*claudeTalk).turn == "" {
+				as.Send(say(1, "x"))
+				spaced.Send(say(1, "x"))
+			}
+			if bytes.HasPrefix(said.From, streamHead) {
+				words++
+			}
+			got, want := as.Line(said.From), spaced.Line(append([]byte("{ "), said.From[1:]...))
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: %s\n%+v\nwith a space %+v", file, said.From, got, want)
+			}
+		}
+	}
+	if words == 0 {
+		t.Error("no recording has words")
+	}
+	talk := claude{}.Talk(Start{})
+	talk.Send(say(1, "x"))
+	if got := talk.Line([]byte(`{"type":"stream_event","type":"result","subtype":"success"}`)); !slices.ContainsFunc(got, func(e Effect) bool { _, done := e.(Done); return done }) {
+		t.Errorf("a result that begins as a word: %+v", got)
+	}
 }
 
 // BenchmarkClaudeLine takes the lines of a recording, as many bytes as they have.

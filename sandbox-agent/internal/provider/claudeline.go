@@ -1,8 +1,10 @@
 package provider
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -30,20 +32,30 @@ func claudeMode(s Start) string {
 // claudeLine is a line that claude prints. Which members it has depends on its
 // type.
 type claudeLine struct {
-	Type      string          `json:"type"`
+	claudeWord
 	Subtype   string          `json:"subtype"`
 	UUID      string          `json:"uuid"`
 	SessionID string          `json:"session_id"`
-	Parent    string          `json:"parent_tool_use_id"`
-	Event     *streamEvent    `json:"event"`           // stream_event
 	Message   *message        `json:"message"`         // assistant, user
 	Output    json.RawMessage `json:"tool_use_result"` // user
 	Synthetic bool            `json:"isSynthetic"`     // user: claude has written it
 	Error     string          `json:"error"`           // assistant
 	Mode      string          `json:"permissionMode"`  // system
-	RequestID string          `json:"request_id"`      // control_request, control_cancel_request
-	Request   *claudeRequest  `json:"request"`         // control_request
+	Status    string          `json:"status"`          // system/status
+	Attempt   int             `json:"attempt"`         // system/api_retry
+	Attempts  int             `json:"max_retries"`
+	Refused   int             `json:"error_status"`
+	RequestID string          `json:"request_id"` // control_request, control_cancel_request
+	Request   *claudeRequest  `json:"request"`    // control_request
 	claudeResult
+}
+
+// claudeWord is what is needed of a line that streams a message. Somebody waits for
+// each of its words, and decoding this takes a third of the time of a claudeLine.
+type claudeWord struct {
+	Type   string       `json:"type"`
+	Parent string       `json:"parent_tool_use_id"`
+	Event  *streamEvent `json:"event"` // stream_event
 }
 
 // claudeRequest is something that claude asks of us.
@@ -114,6 +126,18 @@ func claudeNote(l *claudeLine, text string, compact bool) (event protocol.ChatEv
 	event = protocol.ChatEvent{Kind: protocol.ChatText, Role: "assistant", Content: &printed}
 	event.IsCompactSummary = summary
 	return event, (local || summary) && l.Parent == ""
+}
+
+// claudeStatus returns what a system line tells of a turn that goes on without
+// anything being said: claude waits for its model, or sums the conversation up.
+func claudeStatus(l *claudeLine) (text string, ok bool) {
+	switch {
+	case l.Subtype == "api_retry":
+		return fmt.Sprintf("The model can't answer (%s): attempt %d of %d follows", cmp.Or(l.Error, strconv.Itoa(l.Refused)), l.Attempt, l.Attempts), true
+	case l.Subtype == "status" && l.Status == "compacting":
+		return "Claude Code summarises the earlier conversation", true
+	}
+	return "", false
 }
 
 // claudeFailure says why a turn failed.

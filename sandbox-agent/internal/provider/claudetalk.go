@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -85,7 +86,8 @@ func (t *claudeTalk) Send(turn Turn) []Effect {
 
 func (t *claudeTalk) Line(line []byte) []Effect {
 	var l claudeLine
-	if !parse(line, &l) {
+	word := bytes.HasPrefix(line, streamHead) && parse(line, &l.claudeWord) && l.Type == "stream_event"
+	if !word && !parse(line, &l) {
 		t.noise = append(t.noise[:0], line[:min(len(line), maxReason)]...)
 		return nil
 	}
@@ -118,6 +120,9 @@ func (t *claudeTalk) Line(line []byte) []Effect {
 	}
 	return nil
 }
+
+// streamHead is how claude begins the lines of which there are most.
+var streamHead = []byte(`{"type":"stream_event",`)
 
 // stream takes an event of the message that is being made.
 func (t *claudeTalk) stream(e *streamEvent) []Effect {
@@ -276,7 +281,10 @@ func (t *claudeTalk) system(l *claudeLine) (out []Effect) {
 	}
 	if l.Subtype != "init" {
 		t.compact = t.compact || l.Subtype == "compact_boundary"
-		return nil
+		if text, ok := claudeStatus(l); ok && t.turn != "" {
+			out = append(out, Emit{protocol.ChatEvent{Kind: protocol.ChatStatus, Text: text, CanInterrupt: new(true)}})
+		}
+		return out
 	}
 	first := !t.begun
 	t.working, t.begun = true, true

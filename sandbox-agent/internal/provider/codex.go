@@ -9,9 +9,7 @@ import "github.com/fairlead/fairlead/protocol/op"
 // Its rows event_msg with payload.type item_completed hold turn_id and item, with
 // the ids that the app-server tells of: see [CodexItemID]. The id that we give a
 // message comes back as client_id of the item UserMessage: see [CodexMessageID].
-type codex struct {
-	window int64 // tokens of the context, 0: as it says
-}
+type codex struct{}
 
 func (codex) Name() string { return "codex" }
 
@@ -25,13 +23,17 @@ func (codex) Capabilities() Capabilities {
 // Check refuses modes that codex lacks, and lists of tools not to use.
 func (c codex) Check(s Start, t Turn) error { return permits(c.Capabilities(), s, t) }
 
-func (codex) Command(Start) Command {
-	return Command{Program: "codex", Args: []string{"app-server"}, Install: "npm install -g @openai/codex"}
+func (codex) Command(s Start) Command {
+	args := []string{"app-server"}
+	if s.InTerminal {
+		args = []string{"resume", s.Native}
+	}
+	return Command{Program: "codex", Args: args, Install: "npm install -g @openai/codex"}
 }
 
-func (c codex) Talk(s Start) Talk {
+func (codex) Talk(s Start) Talk {
 	return &codexTalk{
-		turns:  turns{title: "codex", start: s, lacks: "Chat needs codex app-server, which older versions don't have."},
-		window: c.window, tools: make(map[string]codexTool), asks: make(map[string]codexAsk),
+		turns: turns{title: "codex", start: s, lacks: "Chat needs codex app-server, which older versions don't have."},
+		tools: make(map[string]codexTool), asks: make(map[string]codexAsk),
 	}
 }

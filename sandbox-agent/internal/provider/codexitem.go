@@ -60,6 +60,9 @@ type codexItem struct {
 	Query  string `json:"query"`  // webSearch
 	Path   string `json:"path"`   // imageView
 	Prompt string `json:"prompt"` // collabAgentToolCall
+
+	Revised string `json:"revisedPrompt"` // imageGeneration
+	Saved   string `json:"savedPath"`
 }
 
 // use returns what tool an item is a use of.
@@ -80,8 +83,16 @@ func (i codexItem) use() (name string, input json.RawMessage, ok bool) {
 		return "WebSearch", object(map[string]any{"query": i.Query}), true
 	case "imageView":
 		return "ImageView", object(map[string]any{"path": i.Path}), true
+	case "imageGeneration":
+		return "ImageGeneration", object(map[string]any{"prompt": i.Revised, "path": i.Saved}), true
 	}
 	return "", nil, false
+}
+
+// comesWhole reports whether only the end of an item says what it is about: the
+// model searches first, and then codex tells what for.
+func (i codexItem) comesWhole() bool {
+	return i.Type == "webSearch" && i.Query == "" || i.Type == "imageGeneration"
 }
 
 // CodexMCPTool is how a tool of an MCP server is called.

@@ -13,7 +13,6 @@ import (
 type codexTalk struct {
 	turns
 	rpc    rpc
-	window int64
 	thread string
 
 	// Of the present turn.
@@ -60,6 +59,10 @@ var codexModes = map[string][2]string{
 	op.BypassPermissions: {"never", "danger-full-access"},
 }
 
+// codexElsewhere ends what codex says of a thread on which another codex works:
+// one in a terminal, or the server that such a one has left in the background.
+const codexElsewhere = "already has an active writer"
+
 // open opens the thread.
 func (t *codexTalk) open() {
 	mode := t.start.Mode
@@ -84,6 +87,9 @@ func (t *codexTalk) open() {
 			} `json:"thread"`
 		}
 		switch {
+		case err != nil && strings.HasSuffix(err.Message, codexElsewhere):
+			t.fail("The session is open in another codex. Quit that one first. If none is to be seen, it runs in the background: codex app-server daemon stop ends it.")
+			return
 		case err != nil:
 			t.fail("codex can't open the session: " + err.text())
 			return
@@ -161,14 +167,49 @@ func (t *codexTalk) interrupt() {
 	}))
 }
 
-// clean ends the commands that a turn has left behind.
+// clean ends the commands that a turn has left behind. Of one that had only just
+// begun when the turn was interrupted codex says no end: codex' list of what runs
+// says that it is over.
 func (t *codexTalk) clean() {
 	turn := t.turn
-	t.do(t.rpc.call("thread/backgroundTerminals/clean", map[string]any{"threadId": t.thread}, func(_ json.RawMessage, err *rpcError) {
-		if err != nil && t.turn == turn && t.over && t.aborting {
-			t.done(0, true) // an older codex: its commands end with it
+	waits := func() bool { return t.turn == turn && t.over && t.aborting }
+	of := map[string]any{"threadId": t.thread}
+	t.do(t.rpc.call("thread/backgroundTerminals/list", of, func(result json.RawMessage, err *rpcError) {
+		if !waits() {
+			return
 		}
+		if err == nil {
+			t.onlyListed(result)
+		}
+		if !t.commands() {
+			t.done(0, false)
+			return
+		}
+		t.do(t.rpc.call("thread/backgroundTerminals/clean", of, func(_ json.RawMessage, err *rpcError) {
+			if err != nil && waits() {
+				t.done(0, true) // an older codex: its commands end with it
+			}
+		}))
 	}))
+}
+
+// onlyListed forgets the commands that a whole list of those that run doesn't
+// have.
+func (t *codexTalk) onlyListed(result json.RawMessage) {
+	var list struct {
+		Data []struct {
+			ItemID string `json:"itemId"`
+		} `json:"data"`
+		Next *string `json:"nextCursor"`
+	}
+	if json.Unmarshal(result, &list) != nil || list.Data == nil || list.Next != nil {
+		return
+	}
+	runs := make(map[string]bool)
+	for _, terminal := range list.Data {
+		runs[terminal.ItemID] = true
+	}
+	maps.DeleteFunc(t.tools, func(id string, tool codexTool) bool { return tool.command && !runs[id] })
 }
 
 // commands reports whether commands run.
@@ -207,7 +248,9 @@ func (t *codexTalk) notice(m rpcMessage) {
 	case "turn/completed":
 		t.completed(p.Turn)
 	case "item/started":
-		t.started(p.TurnID, p.Item)
+		if !p.Item.comesWhole() {
+			t.started(p.TurnID, p.Item)
+		}
 	case "item/completed":
 		t.finished(p.TurnID, p.Item)
 		if t.over && t.aborting && !t.commands() {
@@ -273,11 +316,9 @@ func (t *codexTalk) usage(p codexNotice) {
 	if !t.running {
 		return // of an earlier turn: codex says it again when a thread is resumed
 	}
-	last, total := p.TokenUsage.Last, t.window
-	for _, size := range []int64{p.TokenUsage.ContextWindow, codexWindow} {
-		if total <= 0 {
-			total = size
-		}
+	last, total := p.TokenUsage.Last, p.TokenUsage.ContextWindow
+	if total <= 0 {
+		total = codexWindow
 	}
 	t.budget(protocol.TokenBudget{
 		Used: last.Total, Total: total, InputTokens: last.Input, OutputTokens: last.Output,
@@ -313,7 +354,7 @@ func (t *codexTalk) started(turn string, item codexItem) {
 func (t *codexTalk) finished(turn string, item codexItem) {
 	id := CodexItemID(turn, item.ID)
 	switch item.Type {
-	case "agentMessage":
+	case "agentMessage", "plan":
 		if t.running {
 			t.endPieces()
 			t.say(id, item.Text)

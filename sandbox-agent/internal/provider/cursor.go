@@ -37,6 +37,10 @@ func (cursor) Capabilities() Capabilities {
 func (c cursor) Check(s Start, t Turn) error { return permits(c.Capabilities(), s, t) }
 
 func (cursor) Command(s Start) Command {
+	const install = "curl https://cursor.com/install -fsS | bash"
+	if s.InTerminal {
+		return Command{Program: "cursor-agent", Args: []string{"--resume=" + s.Native}, Install: install}
+	}
 	args := []string{"-p", "--output-format", "stream-json", "--stream-partial-output", "--trust"}
 	if s.Native != "" {
 		args = append(args, "--resume="+s.Native)
@@ -50,7 +54,7 @@ func (cursor) Command(s Start) Command {
 	case s.Mode == modePlan:
 		args = append(args, "--mode=plan")
 	}
-	return Command{Program: "cursor-agent", Args: args, Install: "curl https://cursor.com/install -fsS | bash"}
+	return Command{Program: "cursor-agent", Args: args, Install: install}
 }
 
 func (cursor) Talk(s Start) Talk {
@@ -105,12 +109,8 @@ type cursorLine struct {
 // Line takes a line of the stream. What isn't JSON is a piece of a text (seed
 // 002).
 func (t *cursorTalk) Line(line []byte) []Effect {
-	if t.over || !t.sent {
-		return nil
-	}
-	line = bytes.TrimSpace(line)
 	var l cursorLine
-	if len(line) == 0 {
+	if line = bytes.TrimSpace(line); t.over || !t.sent || len(line) == 0 {
 		return nil
 	}
 	if line = bytes.ToValidUTF8(line, []byte("\uFFFD")); !parse(line, &l) || l.Type == "" {
@@ -289,10 +289,10 @@ func (t *cursorTalk) finish(l cursorLine) {
 // Answer does nothing: cursor-agent doesn't ask.
 func (t *cursorTalk) Answer(string, Answer) []Effect { return nil }
 
-// Abort does nothing: only a signal stops cursor-agent.
+// Abort ends the process: only a signal stops cursor-agent.
 func (t *cursorTalk) Abort() []Effect {
 	t.aborting = t.running
-	return nil
+	return []Effect{Stop{}}
 }
 
 // End ends the turn if the stream hasn't.

@@ -34,7 +34,10 @@ func (g gemini) Check(s Start, t Turn) error { return permits(g.Capabilities(), 
 // in others it ignores modes.
 func (gemini) Command(s Start) Command {
 	args := []string{"--acp", "--skip-trust"}
-	if s.Model != "" {
+	switch {
+	case s.InTerminal: // where gemini asks for trust itself
+		args = []string{"--resume", s.Native}
+	case s.Model != "":
 		args = append(args, "--model="+s.Model)
 	}
 	return Command{Program: "gemini", Args: args, Install: "npm install -g @google/gemini-cli"}

@@ -38,8 +38,12 @@ func (opencode) Command(s Start) Command {
 	if s.SkipPermissions {
 		permission = `{"bash":"allow","edit":"allow","webfetch":"allow","external_directory":"allow","doom_loop":"allow"}`
 	}
+	args := []string{"acp"}
+	if s.InTerminal {
+		args = []string{"--session", s.Native}
+	}
 	return Command{
-		Program: "opencode", Args: []string{"acp"},
+		Program: "opencode", Args: args,
 		Env:     []string{"OPENCODE_PERMISSION=" + permission, "OPENCODE_DISABLE_AUTOUPDATE=1"},
 		Install: "npm install -g opencode-ai",
 	}
@@ -69,6 +73,6 @@ func (opencodeDialect) usage(end acpPrompted) (protocol.TokenBudget, bool) {
 		return protocol.TokenBudget{}, false
 	}
 	return protocol.TokenBudget{
-		Used: u.Total, InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.CacheReads, CacheCreationTokens: u.CacheWrites,
+		Used: u.Total, InputTokens: u.Input + u.CacheReads + u.CacheWrites, OutputTokens: u.Output, CacheReadTokens: u.CacheReads, CacheCreationTokens: u.CacheWrites,
 	}, true
 }

@@ -9,13 +9,15 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/fairlead/fairlead/deploy/program/standin"
 	"github.com/fairlead/fairlead/protocol"
 )
 
 func TestMain(m *testing.M) {
 	standin.Hook()
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // patience is how long a test waits for a program: only a hang reaches it.
@@ -149,6 +151,8 @@ func (r *running) apply(effects []Effect, react reaction) (all []Effect, done bo
 			_ = r.in.Close() // it may be closed
 		case Native:
 			r.native = e.ID
+		case Stop:
+			_ = r.cmd.Process.Signal(os.Interrupt) // it may have ended
 		case Done:
 			done = true
 		}

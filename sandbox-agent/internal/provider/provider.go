@@ -18,8 +18,9 @@ type Provider interface {
 	// Check refuses, with KindInvalid or KindUnsupported, what the provider can't do
 	// as it is asked: a mode or images that it lacks. It never falls back silently.
 	Check(s Start, t Turn) error
-	// Command returns what to start for a conversation. Nothing of a message is in
-	// it.
+	// Command returns what to start for a conversation: what speaks the protocol of
+	// Talk, or with s.InTerminal what people use themselves. Nothing of a message is
+	// in it.
 	Command(s Start) Command
 	// Talk returns the protocol of one new process.
 	Talk(s Start) Talk
@@ -34,6 +35,7 @@ type Start struct {
 	AllowedTools    []string
 	DisallowedTools []string
 	SkipPermissions bool
+	InTerminal      bool // people use it in a terminal; of the rest Native and Dir count alone
 }
 
 // A Command is a program with its arguments.
@@ -69,7 +71,8 @@ type Talk interface {
 	Line(line []byte) []Effect
 	// Answer answers a question. Unknown ones are ignored.
 	Answer(question string, a Answer) []Effect
-	// Abort stops the turn: Done follows if the process can do it by itself.
+	// Abort stops the turn: Done follows if the process can do it by itself, and
+	// soon. Stop is for one that can't.
 	Abort() []Effect
 	// End is called once, when the process has ended and all its lines were taken.
 	// A turn that isn't done is done then. stderr is the end of what it has printed
@@ -109,6 +112,8 @@ type (
 	}
 	// Withdraw takes back a question.
 	Withdraw struct{ Question string }
+	// Stop ends the process by signals: nothing else stops its turn.
+	Stop struct{}
 	// Done ends the turn. The process may do another one unless Last.
 	Done struct {
 		ExitCode int
@@ -122,6 +127,7 @@ func (Emit) effect()       {}
 func (Native) effect()     {}
 func (Ask) effect()        {}
 func (Withdraw) effect()   {}
+func (Stop) effect()       {}
 func (Done) effect()       {}
 
 // Capabilities are what a provider can do (seed 002).

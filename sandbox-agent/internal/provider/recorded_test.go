@@ -135,12 +135,12 @@ func firstOther(got, want string) string {
 type step struct {
 	say   string
 	allow bool
-	abort string // "tool": while one runs; "ask": at a question
+	abort string // "tool": while one runs; "early": as soon as it may run; "ask": at a question
 }
 
 // steps have each program say, think, ask, use tools and stop. A model of the
-// recorder's has to understand them: it calls the tool that TOOL names, and
-// repeats what persons have said on RECALL.
+// recorder's has to understand them: it calls the tool that TOOL names, answers
+// with what stands behind RAW, and repeats what persons have said on RECALL.
 func steps(name string) []step {
 	shell := map[string]string{
 		"codex":    `TOOL exec_command {"cmd":"%","sandbox_permissions":"require_escalated","justification":"to see"} END`,
@@ -153,7 +153,7 @@ func steps(name string) []step {
 		"opencode": `TOOL write {"filePath":"new.txt","content":"hello\n"} END`,
 	}[name]
 	do := func(command string) string { return strings.ReplaceAll(shell, "%", command) }
-	return []step{
+	list := []step{
 		{say: "hello"},
 		{say: do("echo one; echo two"), allow: true},
 		{say: do("echo no; echo more")},
@@ -163,6 +163,12 @@ func steps(name string) []step {
 		{say: "FAIL"},
 		{say: "RECALL"},
 	}
+	if name == "codex" {
+		list = append(list,
+			step{say: do("echo soon; sleep 32"), allow: true, abort: "early"},
+			step{say: `RAW [{"type":"web_search_call","status":"completed","action":{"type":"search","query":"what is a medlar"}}]`})
+	}
+	return list
 }
 
 // TestRecord makes the recording of one real program.
@@ -262,9 +268,11 @@ func (r *recorder) turn(st step) (native string) {
 				r.input("abort", nil)
 			case word == "ask":
 				r.input("answer", saidAnswer{Question: told[Ask](r.t, rest).Question, Answer: Answer{Allow: st.allow}})
-				if st.abort == "tool" {
+				if st.abort != "" {
 					r.pump()
-					<-time.After(time.Second) // of a recording: until the tool has begun
+					if st.abort == "tool" {
+						<-time.After(time.Second) // of a recording: until the tool has begun
+					}
 					r.input("abort", nil)
 				}
 			}

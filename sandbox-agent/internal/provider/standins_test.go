@@ -128,11 +128,9 @@ func TestQuestions(t *testing.T) {
 // TestAbortTool stops a tool that runs.
 func TestAbortTool(t *testing.T) {
 	for _, p := range others {
-		if p.Name() == "cursor" {
-			continue // only a signal stops it
-		}
 		t.Run(p.Name(), func(t *testing.T) {
 			m := newMachine(t)
+			stopped := p.Name() == "cursor" // by a signal, which ends it
 			r := m.start(t, p, Start{})
 			all := r.turn(say(1, "say:begun\nsleep:10m"), func(e Effect) []Effect {
 				if e, ok := e.(Emit); ok && e.Event.Kind == protocol.ChatStreamDelta {
@@ -140,8 +138,11 @@ func TestAbortTool(t *testing.T) {
 				}
 				return nil
 			})
-			if done := lastDone(t, all); done.ExitCode != 0 || done.Last {
+			if done := lastDone(t, all); !stopped && done.ExitCode != 0 || done.Last != stopped {
 				t.Errorf("aborted: %+v", done)
+			}
+			if slices.Contains(all, Effect(Stop{})) != stopped {
+				t.Errorf("%+v", all)
 			}
 		})
 	}
