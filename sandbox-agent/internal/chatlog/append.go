@@ -114,7 +114,7 @@ func (l *Log) put(fresh *segment, lines []byte, sync bool) (*segment, error) {
 	}
 	err := l.room.disk.write(l.out, lines)
 	if err == nil && sync {
-		if err = l.room.disk.sync(l.out); err != nil {
+		if err = l.room.sync(l.out); err != nil {
 			l.renew = true // the kernel may have dropped what was written before
 		}
 	}
@@ -143,7 +143,7 @@ func (l *Log) begin(g *segment, lines []byte, sync bool) error {
 	}
 	err = l.room.disk.write(out, append(head, lines...))
 	if err == nil && sync {
-		err = l.room.disk.sync(out)
+		err = l.room.sync(out)
 	}
 	if err == nil {
 		err = l.room.disk.syncFolder(l.folder())
@@ -174,7 +174,7 @@ func (l *Log) finishLast() error {
 		}
 	}
 	defer l.closeOut()
-	return l.room.disk.sync(l.out)
+	return l.room.sync(l.out)
 }
 
 // makeFolder makes the log's folder if it is missing.

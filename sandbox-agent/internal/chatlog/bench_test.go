@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/protocol"
 )
 
 // BenchmarkAppend reports how long an event takes to be on disk, with and without
@@ -115,4 +117,44 @@ func count(b *testing.B, l *Log) (n int) {
 		}
 		n++
 	}
+}
+
+// BenchmarkSaid reports how long it takes to know who has said what in a log that
+// is as large as it gets, of what programs print piece by piece and a person's
+// message in 1,000 events: the first time, and later.
+func BenchmarkSaid(b *testing.B) {
+	_, l := openLog(b, Options{Dir: b.TempDir()})
+	l.Live(true)
+	for size := int64(0); size < protocol.ChatLogBytes-5<<20; size = logSize(l) {
+		events := make([]*protocol.ChatEvent, 1000)
+		for i := range events {
+			events[i] = &protocol.ChatEvent{Kind: protocol.ChatStreamDelta, Content: new(`a few words of a "user" `), Timestamp: "2026-06-11T10:00:00.000Z"}
+		}
+		events[0].Kind, events[0].Role = protocol.ChatText, "user"
+		must(b, l.Append(false, events...))
+	}
+	l.Live(false)
+	for _, first := range []bool{true, false} {
+		b.Run(map[bool]string{true: "first", false: "later"}[first], func(b *testing.B) {
+			var x Indexes
+			if _, err := x.Said(l); err != nil {
+				b.Fatal(err)
+			}
+			for b.Loop() {
+				if first {
+					x.Forget(l.id)
+				}
+				if said, err := x.Said(l); err != nil || len(said.Sayings) < 50 {
+					b.Fatal(len(said.Sayings), err)
+				}
+			}
+		})
+	}
+}
+
+// logSize returns the bytes of a log on disk.
+func logSize(l *Log) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.size()
 }

@@ -431,3 +431,38 @@ func TestRewriteBadly(t *testing.T) {
 		}
 	}
 }
+
+// TestSyncs: what is to outlive a crash of the machine is synced, in a new segment
+// too; so is a segment before the next one begins, and where numbers go on when
+// all events were dropped. Nothing else waits for the disk.
+func TestSyncs(t *testing.T) {
+	s, l := openSmall(t, Options{Dir: t.TempDir()}, &lazy{})
+	syncs := uint64(0)
+	synced := func(what string, want uint64) {
+		t.Helper()
+		was := syncs
+		if syncs = s.Counts().Syncs; syncs-was != want {
+			t.Errorf("%s: %d syncs, want %d", what, syncs-was, want)
+		}
+	}
+	must(t, l.Append(true, said("a message")))
+	synced("the first segment", 1)
+	must(t, l.Append(false, said("a word")))
+	synced("a word", 0)
+	must(t, l.Append(true, said("a message")))
+	synced("a message", 1)
+	segments := func() int {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return len(l.segments)
+	}
+	for segments() == 1 {
+		synced("before the segment is full", 0)
+		must(t, l.Append(false, said("another word")))
+	}
+	synced("another segment", 1)
+	must(t, l.dropOldest())
+	synced("one of two segments dropped", 0)
+	must(t, l.dropOldest())
+	synced("the last one dropped", 2)
+}

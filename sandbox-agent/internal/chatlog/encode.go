@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"unicode/utf8"
 
@@ -36,20 +37,57 @@ func origin(e *protocol.ChatEvent) protocol.CommandID {
 	return ""
 }
 
+const (
+	// usualBytes is more than most events take as JSON.
+	usualBytes = 512
+	// deepest is how deep encoding/json lets JSON nest.
+	deepest = 10_000
+)
+
+// A short is an event with the members that a piece of text has. Most events are
+// such pieces, and each is waited for: encoded as a [protocol.ChatEvent] it takes
+// more than twice as long.
+type short struct {
+	ID        string                  `json:"id"`
+	SessionID protocol.ConversationID `json:"sessionId"`
+	Timestamp string                  `json:"timestamp"`
+	Provider  string                  `json:"provider"`
+	Kind      protocol.ChatKind       `json:"kind"`
+	Seq       uint64                  `json:"seq,omitempty"`
+	Content   *string                 `json:"content,omitempty"`
+}
+
+// shortOf returns e as a short, if it has no other members.
+func shortOf(e *protocol.ChatEvent) (short, bool) {
+	if e.Kind != protocol.ChatStreamDelta && e.Kind != protocol.ChatStreamEnd {
+		return short{}, false
+	}
+	s := short{e.ID, e.SessionID, e.Timestamp, e.Provider, e.Kind, e.Seq, e.Content}
+	rest := *e
+	rest.ID, rest.SessionID, rest.Timestamp, rest.Provider, rest.Kind, rest.Seq, rest.Content = "", "", "", "", "", 0, nil
+	return s, reflect.ValueOf(&rest).Elem().IsZero()
+}
+
 // encode returns e as JSON of at most protocol.MaxChatEvent bytes, in one line
 // of valid UTF-8.
 func encode(e *protocol.ChatEvent) (text []byte, cut bool, err error) {
 	var out bytes.Buffer
+	out.Grow(usualBytes)
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(e); err != nil {
+	if short, ok := shortOf(e); ok {
+		err = enc.Encode(short)
+	} else {
+		err = enc.Encode(e)
+	}
+	if err != nil {
 		return nil, false, err
 	}
 	text = bytes.TrimSuffix(out.Bytes(), lineEnd)
 	if !utf8.Valid(text) {
 		text = bytes.ToValidUTF8(text, []byte("\uFFFD"))
 	}
-	if !json.Valid(text) { // it nests too deep: a raw member alone is valid
+	if len(text) > deepest && !json.Valid(text) { // it nests too deep: a raw member alone is valid
 		return nil, false, errors.New("it nests too deep")
 	}
 	if len(text) <= protocol.MaxChatEvent {

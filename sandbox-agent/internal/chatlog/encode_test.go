@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -82,6 +83,71 @@ func TestRefused(t *testing.T) {
 	must(t, l.Append(false, &protocol.ChatEvent{Kind: protocol.ChatToolUse, ToolInput: raw}))
 	if got := all(t, l, 0); len(got) != 1 || !json.Valid(got[0].JSON) || !utf8.Valid(got[0].JSON) || bytes.ContainsAny(got[0].JSON, "\n") {
 		t.Errorf("%s", got[0].JSON)
+	}
+}
+
+// TestEveryMember: whatever members a piece of text has, all of them are stored.
+func TestEveryMember(t *testing.T) {
+	for _, kind := range []protocol.ChatKind{protocol.ChatStreamDelta, protocol.ChatStreamEnd} {
+		for i := range reflect.TypeFor[protocol.ChatEvent]().NumField() {
+			e := &protocol.ChatEvent{ID: "id", SessionID: conversation, Timestamp: "now", Provider: "claude", Seq: 7, Content: new("a <b> \xff\u2028")}
+			fill(t, reflect.ValueOf(e).Elem().Field(i))
+			e.Kind = kind
+			var want bytes.Buffer
+			enc := json.NewEncoder(&want)
+			enc.SetEscapeHTML(false)
+			must(t, enc.Encode(e))
+			if got, _, err := encode(e); err != nil || string(got)+"\n" != want.String() {
+				t.Errorf("%s is stored, %v, want %s", got, err, want.String())
+			}
+		}
+	}
+}
+
+// fill gives v, and all of its fields, a value that isn't zero.
+func fill(t *testing.T, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(t, v.Elem())
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(t, v.Field(i))
+		}
+	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[json.RawMessage]() {
+			v.Set(reflect.ValueOf(json.RawMessage(`{"a":1}`)))
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(t, v.Index(0))
+	case reflect.String:
+		v.SetString("text")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(3)
+	case reflect.Uint64:
+		v.SetUint(3)
+	default:
+		t.Fatalf("a member of kind %s", v.Kind())
+	}
+}
+
+// BenchmarkEncode encodes an event of each kind that is told most.
+func BenchmarkEncode(b *testing.B) {
+	for name, e := range map[string]*protocol.ChatEvent{
+		"piece of text": {Kind: protocol.ChatStreamDelta}, "use of a tool": {Kind: protocol.ChatToolUse, ToolName: "Bash", ToolInput: json.RawMessage(`{"command":"ls"}`)},
+	} {
+		e.ID, e.SessionID, e.Timestamp, e.Provider, e.Seq, e.Content = string(conversation), conversation, "2026-01-02T03:04:05.678Z", "claude", 7, new("a word ")
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, err := encode(e); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

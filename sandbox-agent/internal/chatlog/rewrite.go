@@ -136,7 +136,7 @@ func (l *Log) writeMasked(g *segment, epoch protocol.Epoch, mask Mask) (*segment
 		return nil
 	})
 	if err = errors.Join(err, out.Flush()); err == nil {
-		err = l.room.disk.sync(file)
+		err = l.room.sync(file)
 	}
 	return m, errors.Join(err, file.Close())
 }

@@ -45,6 +45,7 @@ type Counts struct {
 	Bytes           int64  // of all segments on disk
 	Events          uint64 // appended
 	EventsCut       uint64 // of them, with longer texts than an event may have
+	Syncs           uint64 // of segments: what was written before outlives a crash of the machine
 	DroppedSegments uint64 // of logs that were full or damaged, oldest first
 	DroppedBytes    uint64 // of those
 	Damaged         uint64 // segments that were put aside
@@ -92,6 +93,15 @@ func (r *room) count(change func(*Counts)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.counts)
+}
+
+// sync has what was written to a segment outlive a crash of the machine.
+func (r *room) sync(f *os.File) error {
+	err := r.disk.sync(f)
+	if err == nil {
+		r.count(func(c *Counts) { c.Syncs++ })
+	}
+	return err
 }
 
 // counted returns the counters.
