@@ -23,6 +23,9 @@ func (h api) uploadImages(c *call) (any, error) {
 	}
 	images, err := h.receive(c)
 	if err != nil {
+		for _, image := range images { // of a refused upload nothing stays
+			h.o.Assets.remove(c.session, image.Data)
+		}
 		status := http.StatusBadRequest
 		if e, ok := errors.AsType[*protocol.Error](err); ok && e.Kind != protocol.KindInvalid && e.Kind != protocol.KindTooLarge {
 			status = e.Kind.Status()
@@ -33,7 +36,8 @@ func (h api) uploadImages(c *call) (any, error) {
 	return map[string]any{"images": images}, nil
 }
 
-// receive keeps the images of an upload.
+// receive keeps the images of an upload. If it fails it returns those that were
+// kept by then.
 func (h api) receive(c *call) ([]protocol.ChatImage, error) {
 	none := protocol.Errorf(protocol.KindInvalid, "No image files provided")
 	c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxUpload)
@@ -50,15 +54,15 @@ func (h api) receive(c *call) ([]protocol.ChatImage, error) {
 		case errors.Is(err, io.EOF):
 			return images, nil
 		case err != nil:
-			return nil, cutOff(err)
+			return images, cutOff(err)
 		case part.FormName() != "images":
 			continue
 		case len(images) == MaxImages:
-			return nil, protocol.Errorf(protocol.KindInvalid, "Too many files")
+			return images, protocol.Errorf(protocol.KindInvalid, "Too many files")
 		}
 		image, err := h.keepImage(c.session, part)
 		if err != nil {
-			return nil, err
+			return images, err
 		}
 		images = append(images, image)
 	}

@@ -2,10 +2,12 @@ package history
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/chatsocket"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/reply"
 )
 
@@ -42,13 +44,22 @@ func invalidQuery(message string) error {
 	return &fault{http.StatusBadRequest, "INVALID_QUERY_PARAMETER", message}
 }
 
-// refuse answers with err in the form of seed 002.
+// noProject refuses a project that isn't there.
+func noProject(id string) error {
+	return &fault{http.StatusNotFound, "PROJECT_NOT_FOUND", fmt.Sprintf("Project %q was not found.", id)}
+}
+
+// refuse answers with err in the form of seed 002. A fault of a conversation has
+// the code of the chat socket.
 func refuse(w http.ResponseWriter, err error) {
 	f, ok := errors.AsType[*fault](err)
 	if !ok {
 		e := protocol.AsError(err)
 		body := e.Body()
-		f = &fault{e.Kind.Status(), strings.ToUpper(string(e.Kind)), body.Message}
+		f = &fault{e.Kind.Status(), strings.ToUpper(e.Kind.String()), body.Message}
+		if of, known := chatsocket.ParseFault(e); known {
+			f.code, f.message = string(of.Code), of.Text
+		}
 	}
 	for _, name := range []string{"Content-Disposition", "ETag", "Content-Length"} {
 		w.Header().Del(name)

@@ -1,7 +1,5 @@
 package history
 
-import "net/http"
-
 // maxPageOf bounds a page of a project's sessions (seed 002).
 const maxPageOf = 200
 
@@ -30,7 +28,7 @@ func (h api) dirOf(c *call) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", &fault{http.StatusNotFound, "PROJECT_NOT_FOUND", `Project "` + c.parts["project"] + `" was not found.`}
+	return "", noProject(c.parts["project"])
 }
 
 // getProjectSessions is GET /api/projects/{project}/sessions.

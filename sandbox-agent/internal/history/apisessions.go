@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -75,10 +74,6 @@ func (c *call) flag(name string, otherwise bool) (bool, error) {
 
 // getMessages is GET /api/providers/sessions/{id}/messages.
 func (h api) getMessages(c *call) (any, error) {
-	info, err := h.info(c)
-	if err != nil {
-		return nil, err
-	}
 	limit, err := c.number("limit", -1)
 	if err != nil {
 		return nil, err
@@ -87,12 +82,15 @@ func (h api) getMessages(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	info, err := h.info(c)
+	if err != nil {
+		return nil, err
+	}
 	h.counts.pages.Add(1)
-	said, t := contentOf(&rows.Document{}), h.transcriptOf(info)
-	if t != nil {
-		if said, err = h.content(c.r.Context(), t); err != nil {
-			return nil, unreadable(err)
-		}
+	t := h.transcriptOf(info)
+	said, err := h.saidIn(c.r.Context(), t)
+	if err != nil {
+		return nil, err
 	}
 	defer said.Close()
 	first, last := said.window(limit, offset)
@@ -113,7 +111,7 @@ func (h api) getMessages(c *call) (any, error) {
 		Offset     int                   `json:"offset"`
 		Limit      *int                  `json:"limit"`
 		TokenUsage *protocol.TokenBudget `json:"tokenUsage,omitempty"`
-	}{Total: said.Counted, HasMore: first > 0 && limit >= 0, Offset: offset, TokenUsage: said.About.Usage}
+	}{Total: said.Counted, HasMore: first > 0 && limit >= 0, Offset: offset, TokenUsage: join.used(said.About.Usage)}
 	if limit >= 0 {
 		tail.Limit = &limit
 	}
@@ -121,14 +119,6 @@ func (h api) getMessages(c *call) (any, error) {
 		return nil, page.fail(err)
 	}
 	return nil, nil
-}
-
-// unreadable is what a client hears of a transcript that can't be read.
-func unreadable(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return protocol.Errorf(protocol.KindNotFound, "the transcript is gone")
-	}
-	return protocol.Fault(protocol.KindUnavailable, err)
 }
 
 // A pageWriter writes a page of messages, without holding it as a whole.
@@ -188,15 +178,11 @@ func (p *pageWriter) fail(err error) error {
 	if p.flushed {
 		panic(http.ErrAbortHandler)
 	}
-	return unreadable(err)
+	return protocol.Fault(protocol.KindUnavailable, err)
 }
 
 // renameSession is PUT /api/providers/sessions/{id}.
 func (h api) renameSession(c *call) (any, error) {
-	info, err := h.info(c)
-	if err != nil {
-		return nil, err
-	}
 	var body struct {
 		Summary json.RawMessage `json:"summary"`
 	}
@@ -216,6 +202,10 @@ func (h api) renameSession(c *call) (any, error) {
 	case len(utf16.Encode([]rune(summary))) > maxSummary:
 		return nil, &fault{http.StatusBadRequest, "INVALID_SESSION_SUMMARY", "Summary must not exceed 500 characters."}
 	}
+	info, err := h.info(c)
+	if err != nil {
+		return nil, err
+	}
 	if _, err := h.o.Conversations.Rename(c.session, info.ID, summary); err != nil {
 		return nil, err
 	}
@@ -225,15 +215,15 @@ func (h api) renameSession(c *call) (any, error) {
 // deleteSession is DELETE /api/providers/sessions/{id}: it archives, unless it is
 // forced.
 func (h api) deleteSession(c *call) (any, error) {
-	info, err := h.info(c)
-	if err != nil {
-		return nil, err
-	}
 	force, err := c.flag("force", false)
 	if err != nil {
 		return nil, err
 	}
 	fromDisk, err := c.flag("deletedFromDisk", force)
+	if err != nil {
+		return nil, err
+	}
+	info, err := h.info(c)
 	if err != nil {
 		return nil, err
 	}
@@ -339,7 +329,7 @@ func (h api) details(of protocol.SessionID, limit int, which func(info chat.Conv
 	for _, id := range h.o.Runs.Running(of) {
 		running[id] = true
 	}
-	all := h.o.Conversations.List(of)
+	all := h.shown(of)
 	h.sortByActivity(all)
 	list := []detail{}
 	for _, info := range all {
@@ -387,29 +377,25 @@ func (h api) getSession(c *call) (any, error) {
 func (h api) getNothing(*call) (any, error) { return nil, errNoRoute }
 
 // usage returns what a conversation has used of its model's context.
-func (h api) usage(c *call) (*protocol.TokenBudget, error) {
-	info, err := h.info(c)
+func (h api) usage(c *call, info chat.ConversationInfo) (*protocol.TokenBudget, error) {
+	said, err := h.saidIn(c.r.Context(), h.transcriptOf(info))
 	if err != nil {
 		return nil, err
-	}
-	t := h.transcriptOf(info)
-	if t == nil {
-		return &protocol.TokenBudget{}, nil
-	}
-	said, err := h.content(c.r.Context(), t)
-	if err != nil {
-		return nil, unreadable(err)
 	}
 	defer said.Close()
 	if said.About.Usage == nil {
 		return &protocol.TokenBudget{}, nil
 	}
-	return said.About.Usage, nil
+	return (&joiner{h: h, info: info}).used(said.About.Usage), nil
 }
 
 // getUsage is GET /api/providers/sessions/{id}/token-usage.
 func (h api) getUsage(c *call) (any, error) {
-	used, err := h.usage(c)
+	info, err := h.info(c)
+	if err != nil {
+		return nil, err
+	}
+	used, err := h.usage(c, info)
 	if err != nil {
 		return nil, err
 	}
@@ -418,7 +404,14 @@ func (h api) getUsage(c *call) (any, error) {
 
 // getTokenUsage is GET /api/projects/{project}/sessions/{id}/token-usage.
 func (h api) getTokenUsage(c *call) (any, error) {
-	used, err := h.usage(c)
+	info, err := h.info(c)
+	if err == nil && projectID(info.ProjectPath) != c.parts["project"] {
+		err = noProject(c.parts["project"])
+	}
+	if err != nil {
+		return nil, err
+	}
+	used, err := h.usage(c, info)
 	if err != nil {
 		return nil, err
 	}

@@ -109,6 +109,13 @@ func (a *Assets) makeRoom(dir string, n int64) error {
 	return nil
 }
 
+// remove removes the image of a URL that Put has returned for the session.
+func (a *Assets) remove(session protocol.SessionID, url string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_ = os.Remove(filepath.Join(a.dir, string(session), strings.TrimPrefix(url, assetURL))) // else it goes as the oldest one
+}
+
 // Get returns the image of a URL that Put has returned for the session. It fails
 // with KindNotFound for any other.
 func (a *Assets) Get(session protocol.SessionID, url string) (content []byte, mimeType string, err error) {
@@ -159,7 +166,7 @@ func imageType(said string, content []byte) (string, bool) {
 	for _, known := range []struct{ mime, magic string }{
 		{"image/jpeg", "\xff\xd8\xff"}, {"image/png", "\x89PNG\r\n\x1a\n"}, {"image/gif", "GIF8"}, {"image/webp", "RIFF"},
 	} {
-		if bytes.HasPrefix(content, []byte(known.magic)) && (known.mime != "image/webp" || bytes.Equal(content[8:min(12, len(content))], []byte("WEBP"))) {
+		if bytes.HasPrefix(content, []byte(known.magic)) && (known.mime != "image/webp" || len(content) >= 12 && string(content[8:12]) == "WEBP") {
 			return known.mime, said == "" || said == known.mime || said == "image/jpg" && known.mime == "image/jpeg"
 		}
 	}

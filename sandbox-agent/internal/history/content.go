@@ -2,12 +2,14 @@ package history
 
 import (
 	"context"
+	"errors"
 	"io"
 	"io/fs"
 	"iter"
 	"slices"
 	"syscall"
 
+	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history/homefs"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history/lineindex"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history/rows"
@@ -80,6 +82,29 @@ func contentOf(doc *rows.Document) *content {
 	return &content{
 		Summary: lineindex.Summary{Rows: len(doc.Rows), Counted: counted, About: doc.About}, pages: loaded(doc.Rows),
 	}
+}
+
+// saidIn returns what a conversation's transcript says, as far as that is needed
+// to show a page of it; nothing where there is none. One that is not a transcript
+// of its place any more is none.
+func (h *History) saidIn(ctx context.Context, t *transcript) (*content, error) {
+	if t == nil {
+		return contentOf(&rows.Document{}), nil
+	}
+	said, err := h.content(ctx, t)
+	switch {
+	case err == nil && h.still(t, said.About):
+		return said, nil
+	case err == nil:
+		said.Close()
+		h.counts.refused.Add(1)
+	case errors.Is(err, homefs.ErrNotOurs):
+		h.counts.refused.Add(1)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, protocol.Fault(protocol.KindUnavailable, err)
+	}
+	h.lost(t.place)
+	return contentOf(&rows.Document{}), nil
 }
 
 // content reads a transcript as far as that is needed to show a page of it.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/chat"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/chatlog"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history/dbread"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history/rows"
 )
@@ -96,7 +97,8 @@ func TestOpencodeHistory(t *testing.T) {
 	if len(all) != 1 || all[0].Native != opencode1 || all[0].Provider != "opencode" || !all[0].Adopted || all[0].ProjectPath != r.workspace+"/project" {
 		t.Fatalf("%+v", all)
 	}
-	path := "providers/sessions/" + opencode1
+	id := string(all[0].ID)
+	path := "providers/sessions/" + id
 	for query, want := range map[string]string{"": "m0,m1,m2,m3,m4", "?limit=2": "m3,m4", "?limit=2&offset=2": "m1,m2"} {
 		var m messages
 		r.get(path+"/messages"+query, 200, &m)
@@ -111,10 +113,10 @@ func TestOpencodeHistory(t *testing.T) {
 	if db.read != 1 {
 		t.Errorf("it was read %d times", db.read)
 	}
-	if text := r.get("projects", 200, nil); !strings.Contains(text, `"opencodeSessions":[{"id":"`+opencode1+`","summary":"A talk"`) {
+	if text := r.get("projects", 200, nil); !strings.Contains(text, `"opencodeSessions":[{"id":"`+id+`","summary":"A talk"`) {
 		t.Error(text)
 	}
-	if err := r.Bring(session1, opencode1); protocol.AsError(err).Kind != protocol.KindUnsupported {
+	if err := r.Bring(session1, all[0].ID); protocol.AsError(err).Kind != protocol.KindUnsupported {
 		t.Errorf("it goes on elsewhere: %v", err)
 	}
 	events := r.follow(session1)
@@ -123,7 +125,7 @@ func TestOpencodeHistory(t *testing.T) {
 	db.sessions[0].Title, db.sessions[0].Updated = "Another title", 1781172000001
 	db.mu.Unlock()
 	r.write(filepath.Join(home, opencodeFile+"-wal"), "log")
-	if u, _ := next(t, events, protocol.ChatSessionUpserted); u.SessionID != opencode1 || u.Session.Summary != "Another title" {
+	if u, _ := next(t, events, protocol.ChatSessionUpserted); u.SessionID != all[0].ID || u.Session.Summary != "Another title" {
 		t.Errorf("%+v", u)
 	}
 	if text := r.get(path+"/messages?limit=1", 200, nil); !strings.Contains(text, `"m5"`) {
@@ -144,13 +146,15 @@ func TestOpencodeHistory(t *testing.T) {
 // and a database that can't be read says so.
 func TestDatabaseGone(t *testing.T) {
 	r, db, home := opencodeRig(t)
-	path := "providers/sessions/" + opencode1 + "/messages"
+	path := "providers/sessions/" + string(r.found("opencode", opencode1)) + "/messages"
 	r.get(path, 200, nil)
 	db.mu.Lock()
 	db.fails = errors.New("it is no database")
 	db.mu.Unlock()
 	r.write(filepath.Join(home, opencodeFile), "changed")
-	r.get(path, 503, nil)
+	if text := r.get(path, 503, nil); !strings.Contains(text, `"code":"UNAVAILABLE"`) {
+		t.Error(text)
+	}
 	db.mu.Lock()
 	db.fails, db.sessions = nil, nil
 	db.mu.Unlock()
@@ -199,10 +203,10 @@ func TestCursorHistory(t *testing.T) {
 		t.Error(text)
 	}
 	var m messages
-	if r.get("providers/sessions/"+native1+"/messages", 200, &m); m.Data.Total != 2 || *m.Data.Messages[1].Content != "Hello" {
+	if r.get("providers/sessions/"+string(all[0].ID)+"/messages", 200, &m); m.Data.Total != 2 || *m.Data.Messages[1].Content != "Hello" {
 		t.Errorf("%+v", m.Data)
 	}
-	if w := r.do("DELETE", "providers/sessions/"+native1+"?force=true", nil, nil); !strings.Contains(w.Body.String(), `"deletedFromDisk":true`) {
+	if w := r.do("DELETE", "providers/sessions/"+string(all[0].ID)+"?force=true", nil, nil); !strings.Contains(w.Body.String(), `"deletedFromDisk":true`) {
 		t.Error(w.Body)
 	}
 	if _, err := os.Stat(filepath.Dir(name)); !errors.Is(err, os.ErrNotExist) {
@@ -217,9 +221,14 @@ func TestDeleteRefused(t *testing.T) {
 	project := r.workspace + "/project"
 	name := r.transcript(r.ChatHome(session1), project, native1)
 	r.write(name, row(1, project, native1, "user", "hello"))
-	r.runs.refuses = protocol.Errorf(protocol.KindConflict, "a run is in progress")
-	if w := r.do("DELETE", "providers/sessions/"+string(info.ID)+"?force=true", nil, nil); w.Code != http.StatusConflict {
-		t.Errorf("%d %s", w.Code, w.Body)
+	for want, err := range map[string]error{
+		`{"code":"RUN_IN_PROGRESS","message":"It runs."}`: protocol.ChatFault{Code: protocol.ChatRunInProgress, Text: "It runs."}.Error(),
+		`{"code":"CONFLICT","message":"not now"}`:         protocol.Errorf(protocol.KindConflict, "not now"),
+	} {
+		r.runs.refuses = err
+		if w := r.do("DELETE", "providers/sessions/"+string(info.ID)+"?force=true", nil, nil); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%d %s", w.Code, w.Body)
+		}
 	}
 	if _, err := os.Stat(name); err != nil {
 		t.Errorf("the transcript is gone: %v", err)
@@ -238,13 +247,14 @@ func TestJoined(t *testing.T) {
 		db.say("user", text, at.Add(time.Duration(i)*time.Hour))
 		db.say("assistant", "yes", at.Add(time.Duration(i)*time.Hour))
 	}
-	r.runs.said = []chat.Saying{
-		{ID: "first", Text: "go on", At: at.Add(-5 * time.Second), From: &protocol.ChatFrom{UserID: "usr_a", Name: "alice"}},
-		{ID: "second", Text: "go on\n", At: at.Add(2*time.Hour - time.Second)},
-		{ID: "lost", Text: "go on", At: at.Add(24 * time.Hour)},
+	r.runs.said.Sayings = []chatlog.Saying{
+		{ID: "first", Text: chatlog.DigestOf("go on"), At: at.Add(-5 * time.Second), From: &protocol.ChatFrom{UserID: "usr_a", Name: "alice"}},
+		{ID: "second", Text: chatlog.DigestOf("go on\n"), At: at.Add(2*time.Hour - time.Second)},
+		{ID: "lost", Text: chatlog.DigestOf("go on"), At: at.Add(24 * time.Hour)},
 	}
+	path := "providers/sessions/" + string(r.found("opencode", opencode1))
 	var m messages
-	r.get("providers/sessions/"+opencode1+"/messages?limit=7", 200, &m)
+	r.get(path+"/messages?limit=7", 200, &m)
 	var ids []string
 	for _, row := range m.Data.Messages {
 		ids = append(ids, row.ID)
@@ -253,7 +263,7 @@ func TestJoined(t *testing.T) {
 		t.Error(got)
 	}
 	var all messages
-	if r.get("providers/sessions/"+opencode1+"/messages", 200, &all); all.Data.Messages[0].ID != "first" || all.Data.Messages[0].From == nil || all.Data.Messages[0].From.Name != "alice" {
+	if r.get(path+"/messages", 200, &all); all.Data.Messages[0].ID != "first" || all.Data.Messages[0].From == nil || all.Data.Messages[0].From.Name != "alice" {
 		t.Errorf("%+v", all.Data.Messages[0])
 	}
 	for _, row := range all.Data.Messages[1:] {
@@ -275,8 +285,8 @@ func TestJoinedCommands(t *testing.T) {
 	r.write(r.transcript(r.ChatHome(session1), project, native1),
 		row(1, project, native1, "user", "hello")+command(2, "/usage")+row(3, project, native1, "user", "/nosuch x")+command(50, "/usage"))
 	at := func(second int) time.Time { return time.Date(2026, 6, 11, 10, 0, second, 0, time.UTC) }
-	r.runs.said = []chat.Saying{
-		{ID: "u1", Text: "hello", At: at(1), From: &protocol.ChatFrom{UserID: "usr_b"}}, {ID: "cost1", Text: "/cost", At: at(2)}, {ID: "nosuch", Text: "/nosuch x", At: at(3)}, {ID: "cost2", Text: "/cost", At: at(49)},
+	r.runs.said.Sayings = []chatlog.Saying{
+		{ID: "u1", Text: chatlog.DigestOf("hello"), At: at(1), From: &protocol.ChatFrom{UserID: "usr_b"}, Own: "m1", Images: []protocol.ChatImage{{Name: "a.png"}}}, {ID: "cost1", Text: chatlog.DigestOf("/cost"), Command: true, At: at(2)}, {ID: "nosuch", Text: chatlog.DigestOf("/nosuch x"), Command: true, At: at(3)}, {ID: "cost2", Text: chatlog.DigestOf("/cost"), Command: true, At: at(49)},
 	}
 	for query, want := range map[string]string{"": "u1 cost1 nosuch cost2", "?limit=2&offset=1": "cost1 nosuch", "?limit=1": "cost2"} {
 		var m messages
@@ -284,8 +294,8 @@ func TestJoinedCommands(t *testing.T) {
 		var ids []string
 		for _, row := range m.Data.Messages {
 			ids = append(ids, row.ID)
-			if by := row.From; (row.ID == "u1") != (by != nil && by.UserID == "usr_b") {
-				t.Errorf("%s is said to be by %+v", row.ID, by)
+			if by := row.From; (row.ID == "u1") != (by != nil && by.UserID == "usr_b" && row.ClientMessageID == "m1" && len(row.Images) == 1) {
+				t.Errorf("%s, %q, is said to be by %+v, with %+v", row.ID, row.ClientMessageID, by, row.Images)
 			}
 		}
 		if got := strings.Join(ids, " "); got != want {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/chat"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/chatlog"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history/homefs"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history/rows"
@@ -39,8 +40,8 @@ type Runs interface {
 	Running(session protocol.SessionID) []protocol.ConversationID
 	// Delete forgets a conversation, and ends what runs in it.
 	Delete(session protocol.SessionID, id protocol.ConversationID) error
-	// Said returns what persons have said in a conversation, in order.
-	Said(session protocol.SessionID, id protocol.ConversationID) ([]chat.Saying, error)
+	// Said returns what a conversation's log says beside its transcript.
+	Said(session protocol.SessionID, id protocol.ConversationID) (chatlog.Said, error)
 	// Outside is told when another program has changed a provider's session.
 	Outside(session protocol.SessionID, provider, native string)
 }
@@ -82,6 +83,7 @@ type Options struct {
 	Assets        *Assets
 	Variables     Variables // nil: nothing is known of them
 	Masker        Masker    // nil: there are no secrets
+	ContextWindow int64     // tokens of claude's context, 0: as its program says
 	Log           *slog.Logger
 }
 

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -189,17 +190,24 @@ func TestTerminal(t *testing.T) {
 	name := r.transcript(home, project, native2)
 	r.write(name, row(1, project, native2, "user", "from a terminal"))
 	u, text := next(t, events, protocol.ChatSessionUpserted)
-	if u.SessionID != native2 || u.Provider != "claude" || u.Session.Summary != "from a terminal" || u.Session.ID != native2 ||
-		u.Project == nil || u.Project.Path != project || u.Project.DisplayName != "project" || strings.Contains(text, "providerSessionId") {
+	id := r.found("claude", native2)
+	if u.SessionID != id || u.Provider != "claude" || u.Session.Summary != "from a terminal" || u.Session.ID != id ||
+		u.Project == nil || u.Project.Path != project || u.Project.DisplayName != "project" || strings.Contains(text, native2) {
 		t.Errorf("%s", text)
 	}
 	var m messages
-	if r.get("providers/sessions/"+native2+"/messages", 200, &m); m.texts(t, native2) != "from a terminal" {
+	if r.get("providers/sessions/"+string(id)+"/messages", 200, &m); m.texts(t, id) != "from a terminal" {
 		t.Errorf("%+v", m)
 	}
-	info, err := r.conversations.Get(session1, native2)
+	info, err := r.conversations.Get(session1, id)
 	if err != nil || !info.Adopted {
 		t.Fatal(info, err)
+	}
+	r.write(r.transcript(home, project, native1), row(1, project, native1, "user", "stays there"))
+	r.scan(t.Context(), r.sessions[session1].homes["pty_1"])
+	other := r.found("claude", native1)
+	if text := r.get("projects", 200, nil); !strings.Contains(text, string(id)) || !strings.Contains(text, string(other)) {
+		t.Error(text)
 	}
 	if err := r.Bring(session1, info.ID); err != nil {
 		t.Fatal(err)
@@ -209,8 +217,35 @@ func TestTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	var after messages
-	if r.get("providers/sessions/"+native2+"/messages", 200, &after); after.texts(t, native2) != "from a terminal" {
+	if r.get("providers/sessions/"+string(id)+"/messages", 200, &after); after.texts(t, id) != "from a terminal" {
 		t.Errorf("when the terminal is gone: %+v", after)
+	}
+	for _, path := range []string{"projects", "providers/sessions/recent", "projects/" + projectID(project) + "/sessions"} {
+		if text := r.get(path, 200, nil); !strings.Contains(text, string(id)) || strings.Contains(text, string(other)) {
+			t.Errorf("%s: %s", path, text)
+		}
+	}
+	if !slices.Equal(r.runs.deleted, []protocol.ConversationID{other}) {
+		t.Errorf("deleted %v", r.runs.deleted)
+	}
+}
+
+// TestBegunAtHome: a session that people have begun in the home of conversations,
+// in a terminal where one goes on, gets a conversation of its own a minute later:
+// by then one that had begun it would have said so.
+func TestBegunAtHome(t *testing.T) {
+	r := newRig(t)
+	project := r.workspace + "/project"
+	name := r.transcript(r.ChatHome(session1), project, native2)
+	r.write(name, row(1, project, native2, "user", "begun there"))
+	almost := time.Now().Add(time.Second - time.Minute)
+	if err := os.Chtimes(name, almost, almost); err != nil {
+		t.Fatal(err)
+	}
+	events := r.follow(session1)
+	r.look(session1)
+	if u, text := next(t, events, protocol.ChatSessionUpserted); u.SessionID != r.found("claude", native2) || u.Session.Summary != "begun there" {
+		t.Errorf("%s", text)
 	}
 }
 
@@ -232,6 +267,23 @@ func TestUpserted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if u, _ := next(t, events, protocol.ChatSessionUpserted); u.Session.Summary != "renamed" {
+		t.Errorf("%+v", u)
+	}
+	told := r.counts.told.Load()
+	if _, err := r.conversations.Archive(session1, info.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	r.tellOfAll([]*transcript{r.transcriptOf(info)}) // it has changed
+	r.mu.Lock()
+	fresh := len(r.fresh)
+	r.mu.Unlock()
+	if fresh != 0 || r.counts.told.Load() != told {
+		t.Error("a conversation that was put aside is told of")
+	}
+	if _, err := r.conversations.Archive(session1, info.ID, false); err != nil {
+		t.Fatal(err)
+	}
+	if u, _ := next(t, events, protocol.ChatSessionUpserted); u.SessionID != info.ID || u.Session.Summary != "renamed" {
 		t.Errorf("%+v", u)
 	}
 	if all := r.conversations.List(session1); len(all) != 1 {
@@ -285,7 +337,8 @@ func TestHostileTranscripts(t *testing.T) {
 	// A transcript that is replaced by a link isn't read any more.
 	name := r.transcript(home, project, native1)
 	var m messages
-	if r.get("providers/sessions/"+native1+"/messages", 200, &m); m.texts(t, native1) != "good" {
+	id := r.found("claude", native1)
+	if r.get("providers/sessions/"+string(id)+"/messages", 200, &m); m.texts(t, id) != "good" {
 		t.Errorf("%+v", m)
 	}
 	if err := os.Remove(name); err != nil {
@@ -294,7 +347,7 @@ func TestHostileTranscripts(t *testing.T) {
 	if err := os.Symlink(outside, name); err != nil {
 		t.Fatal(err)
 	}
-	if w := r.do("GET", "providers/sessions/"+native1+"/messages", nil, nil); w.Code == 200 && strings.Contains(w.Body.String(), "outside") {
+	if w := r.do("GET", "providers/sessions/"+string(id)+"/messages", nil, nil); w.Code == 200 && strings.Contains(w.Body.String(), "outside") {
 		t.Errorf("the link was followed: %s", w.Body)
 	}
 	if r.counts.refused.Load() == 0 {
@@ -399,6 +452,7 @@ func TestUpload(t *testing.T) {
 		"six":       {make([][3]string, 6), `{"error":"Too many files"}`},
 		"text":      {[][3]string{{"a.txt", "text/plain", "hello"}}, `{"error":"` + invalidType + `"}`},
 		"disguised": {[][3]string{{"a.png", "image/png", svg}}, `{"error":"` + invalidType + `"}`},
+		"begun":     {[][3]string{{"a.webp", "image/webp", "RIFF"}}, `{"error":"` + invalidType + `"}`},
 		"large":     {[][3]string{{"a.png", "image/png", png + strings.Repeat("x", MaxImage)}}, `{"error":"File too large"}`},
 	} {
 		for i := range c.files {
@@ -413,6 +467,9 @@ func TestUpload(t *testing.T) {
 	}
 	if w := r.do("POST", path, strings.NewReader("x"), nil); w.Code != 400 {
 		t.Error(w.Code)
+	}
+	if kept, err := os.ReadDir(filepath.Join(r.dir, "assets", string(session1))); err != nil || len(kept) != len(answer.Images) {
+		t.Errorf("images of refused uploads stay: %d, %v", len(kept), err)
 	}
 	for _, id := range []string{"none", "../../x", strings.Repeat("0", 32)} {
 		if _, _, err := r.o.Assets.Get(session1, "/api/assets/"+id); protocol.AsError(err).Kind != protocol.KindNotFound {

@@ -1,12 +1,13 @@
 package history
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/chat"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/chatlog"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history/rows"
 )
 
@@ -15,16 +16,17 @@ import (
 const joinWithin = 2 * time.Minute
 
 // A joiner gives rows of persons' messages the ids of their events, where the
-// provider's program gives them ids of its own, and says who has sent them: no
-// transcript does.
+// provider's program gives them ids of its own, and says who has sent them, under
+// which name: no transcript does.
 type joiner struct {
 	h    api
 	info chat.ConversationInfo
 
 	loaded bool
-	said   []chat.Saying                 // of which no row is known
-	from   map[string]*protocol.ChatFrom // by ids of events
-	ids    map[string]string             // of rows of a document, by the program's
+	said   []chatlog.Saying          // of which no row is known
+	window int64                     // of the model's context, 0: not known
+	sent   map[string]chatlog.Saying // by ids of events
+	ids    map[string]string         // of rows of a document, by the program's
 }
 
 // joiner returns one for what a conversation's transcript says.
@@ -59,14 +61,18 @@ func (j *joiner) row(r rows.Row) rows.Row {
 		if id := j.ids[r.ID]; id != "" {
 			r.ID = id
 		}
-	case j.info.Provider == "claude" && isSaid(&r) && isCommand(*r.Content):
+	case j.info.Provider == "claude" && isSaid(&r) && chatlog.IsCommand(*r.Content):
 		if id := j.find(r); id != "" {
 			r.ID = id
 		}
 	}
 	if isSaid(&r) {
 		j.load()
-		r.From = j.from[r.ID]
+		sent := j.sent[r.ID]
+		r.From, r.ClientMessageID = sent.From, sent.Own
+		if len(r.Images) == 0 { // most programs keep but the path that the image had
+			r.Images = sent.Images
+		}
 	}
 	return r
 }
@@ -77,13 +83,14 @@ func (j *joiner) load() {
 		return
 	}
 	j.loaded = true
-	var err error
-	if j.said, err = j.h.o.Runs.Said(j.info.Session, j.info.ID); err != nil {
+	known, err := j.h.o.Runs.Said(j.info.Session, j.info.ID)
+	if err != nil {
 		j.h.log.Debug("rows keep the ids of their program", "conversation", j.info.ID, "err", err)
 	}
-	j.from = make(map[string]*protocol.ChatFrom, len(j.said))
+	j.said, j.window = known.Sayings, known.Window
+	j.sent = make(map[string]chatlog.Saying, len(j.said))
 	for _, s := range j.said {
-		j.from[s.ID] = s.From
+		j.sent[s.ID] = s
 	}
 }
 
@@ -92,15 +99,15 @@ func (j *joiner) find(r rows.Row) string {
 	j.load()
 	at, err := time.Parse(rows.Stamp, r.Timestamp)
 	timeless := err != nil || at.Unix() == 0
+	text := chatlog.DigestOf(*r.Content)
 	best, apart := -1, joinWithin
 	for i, s := range slices.Backward(j.said) {
 		if s.ID == r.ID {
 			best = i
 			break
 		}
-		same := strings.TrimSpace(s.Text) == strings.TrimSpace(*r.Content)
-		renamed := r.IsLocalCommand && isCommand(s.Text) // commands have other names, too
-		if !same && !renamed {
+		renamed := r.IsLocalCommand && s.Command // commands have other names, too
+		if s.Text != text && !renamed {
 			continue
 		}
 		if timeless {
@@ -124,4 +131,15 @@ func isSaid(r *rows.Row) bool {
 	return r.Kind == protocol.ChatText && r.Role == "user" && r.Content != nil
 }
 
-func isCommand(text string) bool { return strings.HasPrefix(strings.TrimSpace(text), "/") }
+// used returns what a transcript says of the use of the model's context. How large
+// that is claude's doesn't say: it is what somebody has set, or else what its
+// program has said last.
+func (j *joiner) used(used *protocol.TokenBudget) *protocol.TokenBudget {
+	if used == nil || j.info.Provider != "claude" {
+		return used
+	}
+	j.load()
+	of := *used
+	of.Total = cmp.Or(j.h.o.ContextWindow, j.window, of.Total)
+	return &of
+}

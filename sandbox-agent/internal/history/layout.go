@@ -31,9 +31,9 @@ type layout interface {
 	// native returns the session's id from the path, "" if it is in the content.
 	native(name string) string
 	// locate completes what a transcript says by what follows from where it lies,
-	// and reports whether it lies where it belongs. folders are those in which
+	// and reports whether it lies where it belongs. folders returns those in which
 	// conversations work.
-	locate(home *homefs.Home, name string, about *rows.About, folders []string) bool
+	locate(home *homefs.Home, name string, about *rows.About, folders func() []string) bool
 	// beside returns what else belongs to a transcript.
 	beside(name string) []string
 }
@@ -61,9 +61,9 @@ type stored interface {
 // anywhere.
 type anywhere struct{}
 
-func (anywhere) native(string) string                                    { return "" }
-func (anywhere) beside(string) []string                                  { return nil }
-func (anywhere) locate(*homefs.Home, string, *rows.About, []string) bool { return true }
+func (anywhere) native(string) string                                           { return "" }
+func (anywhere) beside(string) []string                                         { return nil }
+func (anywhere) locate(*homefs.Home, string, *rows.About, func() []string) bool { return true }
 
 type (
 	claude   struct{}
@@ -84,7 +84,7 @@ func (claude) beside(name string) []string {
 	return []string{strings.TrimSuffix(name, ".jsonl")}
 }
 
-func (claude) locate(_ *homefs.Home, name string, about *rows.About, _ []string) bool {
+func (claude) locate(_ *homefs.Home, name string, about *rows.About, _ func() []string) bool {
 	return about.Dir == "" || isDashed(path.Base(path.Dir(name)), about.Dir)
 }
 
@@ -101,13 +101,13 @@ func (gemini) document(content []byte) rows.Document { return rows.Gemini(conten
 
 // locate: gemini names the folder beside the chats, or has the SHA-256 of its path
 // in theirs.
-func (gemini) locate(home *homefs.Home, name string, about *rows.About, folders []string) bool {
+func (gemini) locate(home *homefs.Home, name string, about *rows.About, folders func() []string) bool {
 	project := path.Dir(path.Dir(name))
 	if content, _, err := home.Read(project+"/.project_root", 4096); err == nil {
 		about.Dir = strings.TrimSpace(string(content))
 		return true
 	}
-	for _, folder := range folders {
+	for _, folder := range folders() {
 		sum := sha256.Sum256([]byte(folder))
 		if hex.EncodeToString(sum[:]) == path.Base(project) {
 			about.Dir = folder
@@ -127,9 +127,9 @@ func (cursor) beside(name string) []string               { return []string{path.
 
 // locate: cursor calls the folder of a project's sessions after the MD5 of its
 // path.
-func (cursor) locate(_ *homefs.Home, name string, about *rows.About, folders []string) bool {
+func (cursor) locate(_ *homefs.Home, name string, about *rows.About, folders func() []string) bool {
 	bucket := path.Base(path.Dir(path.Dir(name)))
-	for _, folder := range append(folders, about.Dir) {
+	for _, folder := range append(folders(), about.Dir) {
 		if sum := md5.Sum([]byte(folder)); hex.EncodeToString(sum[:]) == bucket {
 			about.Dir = folder
 			return true
@@ -213,18 +213,20 @@ func (h *History) inWorkspace(dir string) (string, bool) {
 	return "", false
 }
 
-// projectDirs returns the folders in which a session's conversations work, as
-// programs may name them.
-func (h *History) projectDirs(session protocol.SessionID) []string {
-	all := append([]string(nil), h.folders...)
-	for _, info := range h.o.Conversations.List(session) {
-		if slices.Contains(all, info.ProjectPath) {
-			continue // most conversations work in one of a few folders
+// projectDirs returns what returns the folders in which a session's conversations
+// work, as programs may name them: few layouts ask.
+func (h *History) projectDirs(session protocol.SessionID) func() []string {
+	return func() []string {
+		all := append([]string(nil), h.folders...)
+		for _, info := range h.o.Conversations.List(session) {
+			if slices.Contains(all, info.ProjectPath) {
+				continue // most conversations work in one of a few folders
+			}
+			all = append(all, info.ProjectPath)
+			if real, err := filepath.EvalSymlinks(info.ProjectPath); err == nil && real != info.ProjectPath {
+				all = append(all, real)
+			}
 		}
-		all = append(all, info.ProjectPath)
-		if real, err := filepath.EvalSymlinks(info.ProjectPath); err == nil && real != info.ProjectPath {
-			all = append(all, real)
-		}
+		return all
 	}
-	return all
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/chat"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/chatlog"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history/rows"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/provider"
@@ -58,7 +59,7 @@ type fakeRuns struct {
 	running []protocol.ConversationID
 	deleted []protocol.ConversationID
 	outside []string
-	said    []chat.Saying
+	said    chatlog.Said
 	refuses error // of Delete
 }
 
@@ -78,10 +79,10 @@ func (f *fakeRuns) Delete(_ protocol.SessionID, id protocol.ConversationID) erro
 	return nil
 }
 
-func (f *fakeRuns) Said(protocol.SessionID, protocol.ConversationID) ([]chat.Saying, error) {
+func (f *fakeRuns) Said(protocol.SessionID, protocol.ConversationID) (chatlog.Said, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.Clone(f.said), nil
+	return chatlog.Said{Sayings: slices.Clone(f.said.Sayings), Window: f.said.Window}, nil
 }
 
 func (f *fakeRuns) Outside(_ protocol.SessionID, _, native string) {
@@ -191,6 +192,17 @@ func (r *rig) conversation(session protocol.SessionID, native string) chat.Conve
 		r.t.Fatal(err)
 	}
 	return info
+}
+
+// found returns the conversation of what a provider knows as native, which isn't
+// its id.
+func (r *rig) found(provider, native string) protocol.ConversationID {
+	r.t.Helper()
+	info, known := r.conversations.ByNative(session1, provider, native)
+	if !known || string(info.ID) == native {
+		r.t.Fatalf("%s: %+v", native, info)
+	}
+	return info.ID
 }
 
 // do sends a request under a grant with all capabilities but those in without.

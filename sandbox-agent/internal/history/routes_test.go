@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/fairlead/fairlead/protocol"
 )
 
 // TestSeedRefusals: what the routes of seed 002 refuse, with its codes and texts
@@ -28,6 +30,9 @@ func TestSeedRefusals(t *testing.T) {
 		{"GET", "providers/sessions/" + id + "/messages?offset=x", "", 400, "INVALID_QUERY_PARAMETER", "offset must be a non-negative integer."},
 		{"GET", "providers/sessions/" + id + "/messages?limit=1e9", "", 400, "INVALID_QUERY_PARAMETER", "limit must be a non-negative integer."},
 		{"GET", "providers/sessions/" + id + "/messages?limit=99999999999999999999", "", 400, "INVALID_QUERY_PARAMETER", ""},
+		{"GET", "providers/sessions/none/messages?limit=x", "", 400, "INVALID_QUERY_PARAMETER", ""},
+		{"PUT", "providers/sessions/none", `{}`, 400, "INVALID_SESSION_SUMMARY", ""},
+		{"DELETE", "providers/sessions/none?force=yes", "", 400, "INVALID_QUERY_PARAMETER", ""},
 		{"PUT", "providers/sessions/none", `{"summary":"x"}`, 404, "SESSION_NOT_FOUND", `Session "none" was not found.`},
 		{"PUT", "providers/sessions/" + id, `{"summary":" "}`, 400, "INVALID_SESSION_SUMMARY", ""},
 		{"PUT", "providers/sessions/" + id, `{}`, 400, "INVALID_SESSION_SUMMARY", ""},
@@ -39,6 +44,8 @@ func TestSeedRefusals(t *testing.T) {
 		{"POST", "providers/sessions/none/restore", "", 404, "SESSION_NOT_FOUND", `Session "none" was not found.`},
 		{"GET", "providers/sessions/none/token-usage", "", 404, "SESSION_NOT_FOUND", ""},
 		{"GET", "projects/p/sessions/none/token-usage", "", 404, "SESSION_NOT_FOUND", ""},
+		{"GET", "projects/p/sessions/" + id + "/token-usage", "", 404, "PROJECT_NOT_FOUND", `Project "p" was not found.`},
+		{"GET", "projects/p/sessions", "", 404, "PROJECT_NOT_FOUND", `Project "p" was not found.`},
 		{"GET", "providers/%20X%20/capabilities", "", 400, "UNSUPPORTED_PROVIDER", `Unsupported provider "x".`},
 		{"GET", "providers/x/models", "", 400, "UNSUPPORTED_PROVIDER", `Unsupported provider "x".`},
 		{"GET", "providers/x/auth/status", "", 400, "UNSUPPORTED_PROVIDER", `Unsupported provider "x".`},
@@ -128,5 +135,47 @@ func TestSeedAnswers(t *testing.T) {
 		if strings.Contains(w.Body.String(), native1) || strings.Contains(w.Body.String(), `"seq"`) {
 			t.Errorf("%s %s: %s", c.method, c.path, w.Body)
 		}
+	}
+}
+
+// TestContextWindow: how large claude's context is, history says as live events do:
+// as somebody has set it, or else as the program has said last, or else 160,000.
+func TestContextWindow(t *testing.T) {
+	for _, c := range []struct{ set, said, want int64 }{{0, 0, 160_000}, {0, 200_000, 200_000}, {77_000, 200_000, 77_000}} {
+		r := newRig(t, func(o *Options) { o.ContextWindow = c.set })
+		r.runs.said.Window = c.said
+		info := r.conversation(session1, native1)
+		project := r.workspace + "/project"
+		answer := row(2, project, native1, "assistant", "hi")
+		r.write(r.transcript(r.ChatHome(session1), project, native1), row(1, project, native1, "user", "hello")+
+			strings.Replace(answer, `"message":{`, `"message":{"usage":{"input_tokens":5,"output_tokens":7},`, 1))
+		path := "sessions/" + string(info.ID)
+		var m messages
+		r.get("providers/"+path+"/messages", 200, &m)
+		var used struct{ Data protocol.TokenBudget }
+		r.get("providers/"+path+"/token-usage", 200, &used)
+		var seed protocol.TokenBudget
+		r.get("projects/"+projectID(project)+"/"+path+"/token-usage", 200, &seed)
+		if m.Data.TokenUsage == nil || m.Data.TokenUsage.Total != c.want || used.Data.Total != c.want || seed.Total != c.want || seed.Used != 12 {
+			t.Errorf("%+v: %+v %+v %+v", c, m.Data.TokenUsage, used, seed)
+		}
+	}
+}
+
+// TestWebRoutes: the routes that are answered are those that relays tell of, and
+// the one about which nobody hears.
+func TestWebRoutes(t *testing.T) {
+	var told, answered []protocol.WebRoute
+	for _, e := range endpoints {
+		if e.path != "providers/sessions/{id}/provider-id" {
+			answered = append(answered, protocol.WebRoute{Method: e.method, Path: e.path, Needs: e.needs})
+		}
+	}
+	told = append(told, protocol.WebRoutes...)
+	by := func(a, b protocol.WebRoute) int { return strings.Compare(a.Path+a.Method, b.Path+b.Method) }
+	slices.SortFunc(told, by)
+	slices.SortFunc(answered, by)
+	if !slices.Equal(told, answered) {
+		t.Errorf("told:\n%+v\nanswered:\n%+v", told, answered)
 	}
 }

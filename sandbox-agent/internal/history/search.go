@@ -142,11 +142,7 @@ func (h api) search(ctx context.Context, of protocol.SessionID, query string, li
 
 // searchIn looks through one conversation. One that can't be read has no matches.
 func (h api) searchIn(ctx context.Context, info chat.ConversationInfo, query string, limit int) (matches []found, err error) {
-	t := h.transcriptOf(info)
-	if t == nil {
-		return nil, ctx.Err()
-	}
-	said, err := h.content(ctx, t)
+	said, err := h.saidIn(ctx, h.transcriptOf(info))
 	if err != nil {
 		return nil, ctx.Err()
 	}

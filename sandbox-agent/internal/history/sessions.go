@@ -46,13 +46,18 @@ type upserted struct {
 }
 
 // conversationChanged tells of a conversation that package chat has changed. It
-// is called under a lock of that, so that what takes longer is done by Run.
+// is called under a lock of that, so that what takes longer is done by Run. Of one
+// that is put aside nobody is told, who would show it again.
 func (h *History) conversationChanged(c chat.Change) {
-	if c.Deleted || !h.news.listened(c.Session) {
+	if !h.news.listened(c.Session) {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if c.Deleted || c.Archived {
+		delete(h.fresh, convKey{c.Session, c.ID})
+		return
+	}
 	h.fresh[convKey{c.Session, c.ID}] = c.ConversationInfo
 	h.poke()
 }
@@ -60,7 +65,7 @@ func (h *History) conversationChanged(c chat.Change) {
 // tell tells of the conversation whose transcript has changed.
 func (h *History) tell(t *transcript) {
 	info, known := h.o.Conversations.ByNative(t.home.session, t.native.provider, t.native.id)
-	if known && h.news.listened(info.Session) {
+	if known && !info.Archived && h.news.listened(info.Session) {
 		h.tellOf(info)
 	}
 }
@@ -131,7 +136,7 @@ const pageOf = 20
 func (h *History) projects(of protocol.SessionID) []string {
 	dirs := map[string]bool{h.folders[0]: true}
 	h.look(of)
-	for _, info := range h.o.Conversations.List(of) {
+	for _, info := range h.shown(of) {
 		if _, ok := h.inWorkspace(info.ProjectPath); ok && !info.Archived {
 			dirs[info.ProjectPath] = true
 		}
@@ -146,9 +151,21 @@ func (h *History) projects(of protocol.SessionID) []string {
 	return all
 }
 
+// shown returns the session's conversations that are listed: what was found on
+// disk only while it is there. The caller has looked.
+func (h *History) shown(of protocol.SessionID) []chat.ConversationInfo {
+	all := h.o.Conversations.List(of)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.shelf(of)
+	return slices.DeleteFunc(all, func(i chat.ConversationInfo) bool {
+		return i.Adopted && s.found[native{i.Provider, i.Native}] == nil
+	})
+}
+
 // inProject returns a project's conversations, the one that was used last first.
 func (h *History) inProject(of protocol.SessionID, dir string) []chat.ConversationInfo {
-	all := slices.DeleteFunc(h.o.Conversations.List(of), func(i chat.ConversationInfo) bool { return i.Archived || i.ProjectPath != dir })
+	all := slices.DeleteFunc(h.shown(of), func(i chat.ConversationInfo) bool { return i.Archived || i.ProjectPath != dir })
 	h.sortByActivity(all)
 	return all
 }

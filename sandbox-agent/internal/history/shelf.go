@@ -5,9 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"path"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +19,9 @@ import (
 
 // chatHome stands in the place of a terminal for the home of conversations.
 const chatHome protocol.PTYID = ""
+
+// saysWithin is how soon a conversation says what its provider calls it.
+const saysWithin = time.Minute
 
 // maxFound bounds the transcripts of one pattern in one home.
 const maxFound = 2000
@@ -101,20 +102,6 @@ func (h *History) shelf(session protocol.SessionID) *shelf {
 	return s
 }
 
-// FurnishHome implements [feature.Furnisher]: it watches the home of a terminal
-// from its start on. It writes nothing, but the transcripts that a program in the
-// home of conversations is about to go on with.
-func (h *History) FurnishHome(of feature.Home) error {
-	switch {
-	case of.Root.Name() == h.o.ChatHomes.ChatHome(of.Session):
-		h.open(of.Session, chatHome, of.Root.Name())
-		return h.bringAll(of.Session)
-	case of.Agent == "" && of.PTY != "":
-		h.open(of.Session, of.PTY, of.Root.Name())
-	}
-	return nil
-}
-
 // open opens a home that is there and watches it, unless that is done.
 func (h *History) open(session protocol.SessionID, pty protocol.PTYID, dir string) {
 	files, err := homefs.Open(dir)
@@ -137,7 +124,8 @@ func (h *History) open(session protocol.SessionID, pty protocol.PTYID, dir strin
 	h.watcher.Add(files, patterns()) // without mu: it may tell of something
 }
 
-// TerminalEnded implements [feature.Ender].
+// TerminalEnded implements [feature.Ender]. What was begun in the terminal, and
+// didn't go on elsewhere, goes with it.
 func (h *History) TerminalEnded(of feature.Terminal) {
 	h.mu.Lock()
 	s := h.sessions[of.Session]
@@ -147,8 +135,17 @@ func (h *History) TerminalEnded(of feature.Terminal) {
 		delete(s.homes, of.PTY)
 	}
 	h.mu.Unlock()
-	if at != nil {
-		h.close(s, at)
+	if at == nil {
+		return
+	}
+	for _, n := range h.close(s, at) {
+		info, known := h.o.Conversations.ByNative(of.Session, n.provider, n.id)
+		if !known || !info.Adopted || h.transcriptOf(info) != nil {
+			continue
+		}
+		if err := h.o.Runs.Delete(of.Session, info.ID); err != nil { // it isn't listed, all the same
+			h.log.Debug("a conversation outlives its terminal", "session", of.Session, "conversation", info.ID, "err", err)
+		}
 	}
 }
 
@@ -173,8 +170,8 @@ func (h *History) SessionEnded(session protocol.SessionID) error {
 	return h.o.Assets.Forget(session)
 }
 
-// close forgets a home with its transcripts.
-func (h *History) close(s *shelf, at *home) {
+// close forgets a home with its transcripts, and returns whose they were.
+func (h *History) close(s *shelf, at *home) (gone []native) {
 	h.watcher.Remove(at.files)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -183,9 +180,11 @@ func (h *History) close(s *shelf, at *home) {
 	for n, t := range s.found {
 		if t.home == at {
 			delete(s.found, n)
+			gone = append(gone, n)
 		}
 	}
 	at.files.Close()
+	return gone
 }
 
 // look returns the session's shelf with all that is found in its homes.
@@ -284,6 +283,7 @@ func (h *History) examine(ctx context.Context, p place) []*transcript {
 	}
 	dir, ok := h.inWorkspace(about.Dir)
 	if about.Subagent || about.Name() == "" || !ok || !protocol.ValidConversation(protocol.ConversationID(about.Native)) {
+		h.lost(p) // it may have been another one
 		return nil
 	}
 	return h.keep(sighting{place: p, layout: l, native: native{l.provider(), about.Native}, stat: stat, about: about, dir: dir})
@@ -310,16 +310,35 @@ func (h *History) glance(l layout, p place) (about rows.About, stat homefs.Stat,
 	if err != nil {
 		return about, stat, err
 	}
-	if id := l.native(p.name); id != "" {
-		if about.Native != "" && about.Native != id {
-			return about, stat, errForeign
-		}
-		about.Native = id
-	}
-	if !l.locate(p.home.files, p.name, &about, h.projectDirs(p.home.session)) {
+	if !h.placed(l, p, &about) {
 		return about, stat, errForeign
 	}
 	return about, stat, nil
+}
+
+// placed completes what a transcript says by what follows from where it lies, and
+// reports whether it lies where its session would keep it.
+func (h *History) placed(l layout, p place, about *rows.About) bool {
+	if id := l.native(p.name); id != "" {
+		if about.Native != "" && about.Native != id {
+			return false
+		}
+		about.Native = id
+	}
+	return l.locate(p.home.files, p.name, about, h.projectDirs(p.home.session))
+}
+
+// still reports whether a transcript that was just read is the session's that was
+// found there: another one may have taken its place.
+func (h *History) still(t *transcript, about rows.About) bool {
+	if _, ok := t.layout.(stored); ok {
+		return true // it was asked for by its id
+	}
+	ok := h.placed(t.layout, t.place, &about) && about.Native == t.native.id
+	if ok {
+		_, ok = h.inWorkspace(about.Dir)
+	}
+	return ok
 }
 
 // keep puts what was seen on its shelf, and returns its transcript if anybody may
@@ -351,14 +370,18 @@ func (h *History) keep(seen sighting) []*transcript {
 }
 
 // adopt gives a session a conversation, unless it has one. What is in the home of
-// conversations was begun by one, which will say so: only what lies there from
-// earlier is adopted.
+// conversations was most likely begun by one, which will say so: it is looked at
+// again when that has had its time.
 func (h *History) adopt(seen sighting) bool {
 	of, n := seen.home.session, seen.native
 	if _, known := h.o.Conversations.ByNative(of, n.provider, n.id); known {
 		return true
 	}
-	if seen.home.pty == chatHome && time.Since(seen.stat.Modified) < time.Minute {
+	if seen.home.pty == chatHome && time.Since(seen.stat.Modified) < saysWithin {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.changed.touch(seen.place, seen.stat.Modified.Add(saysWithin))
+		h.poke()
 		return false
 	}
 	_, _, err := h.o.Conversations.Adopt(chat.ConversationInfo{
@@ -393,98 +416,4 @@ func (h *History) transcriptOf(info chat.ConversationInfo) *transcript {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return s.found[native{info.Provider, info.Native}]
-}
-
-// Bring has the transcript of a conversation lie where its program goes on with
-// it. That of one that was begun in a terminal is copied into the home of
-// conversations; if that isn't there yet, as soon as it is. A database isn't: it
-// fails with KindUnsupported.
-func (h *History) Bring(session protocol.SessionID, id protocol.ConversationID) error {
-	info, err := h.o.Conversations.Get(session, id)
-	if err != nil {
-		return err
-	}
-	t := h.transcriptOf(info)
-	if t == nil {
-		return nil
-	}
-	if t.home.pty == chatHome {
-		return h.setApart(t, time.Now())
-	}
-	if _, ok := t.layout.(stored); ok {
-		return protocol.Errorf(protocol.KindUnsupported,
-			"%s keeps this session in a database of the terminal where it was begun: it can go on only there", t.native.provider)
-	}
-	h.mu.Lock()
-	s := h.shelf(info.Session)
-	to := s.homes[chatHome]
-	if to == nil {
-		s.awaiting = append(s.awaiting, t)
-	}
-	h.mu.Unlock()
-	if to == nil {
-		return nil
-	}
-	return h.copy(t, to)
-}
-
-// bringAll copies what waits for the home of conversations.
-func (h *History) bringAll(session protocol.SessionID) error {
-	h.mu.Lock()
-	s := h.shelf(session)
-	all, to := s.awaiting, s.homes[chatHome]
-	s.awaiting = nil
-	h.mu.Unlock()
-	var errs []error
-	for _, t := range all {
-		if to != nil {
-			errs = append(errs, h.copy(t, to))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// copy copies a transcript to another home, unless that has it.
-func (h *History) copy(t *transcript, to *home) error {
-	f, err := t.home.files.Open(t.name)
-	if err != nil {
-		return protocol.Fault(protocol.KindUnavailable, err)
-	}
-	defer f.Close()
-	err = to.files.Write(t.name, f)
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return protocol.Fault(protocol.KindUnavailable, err)
-	}
-	h.examine(context.Background(), place{to, t.name})
-	return nil
-}
-
-// geminiName is how gemini calls a transcript: by the minute in which it began it,
-// and the beginning of the session's id.
-const geminiName = "session-2006-01-02T15-04-"
-
-// setApart gives a transcript of gemini's that was begun in this minute the name
-// of an earlier one: gemini would begin another one for the session that it goes
-// on with, by the same name, and so write over what it wants to read.
-func (h *History) setApart(t *transcript, now time.Time) error {
-	dir, base := path.Split(t.name)
-	now = now.UTC()
-	rest, this := strings.CutPrefix(base, now.Format(geminiName))
-	if _, ok := t.layout.(gemini); !ok || !this {
-		return nil
-	}
-	for minutes := range 60 {
-		name := dir + now.Add(-time.Duration(minutes+1)*time.Minute).Format(geminiName) + rest
-		err := t.home.files.Rename(t.name, name)
-		if errors.Is(err, fs.ErrExist) {
-			continue
-		}
-		if err != nil {
-			return protocol.Fault(protocol.KindUnavailable, err)
-		}
-		h.lost(t.place)
-		h.examine(context.Background(), place{t.home, name})
-		return nil
-	}
-	return protocol.Errorf(protocol.KindUnavailable, "gemini has too many transcripts of one session")
 }

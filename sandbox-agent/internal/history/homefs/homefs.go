@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errNotOurs is of a file that is none, or that another user has put there.
-var errNotOurs = errors.New("not a file of the home's user")
+// ErrNotOurs is of a file that is none, or that another user has put there.
+var ErrNotOurs = errors.New("not a file of the home's user")
 
 // A Home is a folder in which nothing leads elsewhere. It is safe for concurrent
 // use.
@@ -68,7 +68,7 @@ func (h *Home) Open(name string) (*File, error) {
 	}
 	sys := st.Sys().(*syscall.Stat_t)
 	if owner, err := h.owner(); err != nil || !st.Mode().IsRegular() || sys.Uid != owner {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.Join(errNotOurs, f.Close())}
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.Join(ErrNotOurs, f.Close())}
 	}
 	return &File{f, Stat{ID{sys.Dev, sys.Ino}, st.Size(), st.ModTime()}}, nil
 }
@@ -81,7 +81,7 @@ func (h *Home) open(name string, flags int) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	if !at.Mode().IsRegular() && !at.IsDir() {
-		return nil, nil, &fs.PathError{Op: "open", Path: name, Err: errNotOurs}
+		return nil, nil, &fs.PathError{Op: "open", Path: name, Err: ErrNotOurs}
 	}
 	f, err := h.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|flags, 0)
 	if err != nil {
@@ -89,7 +89,7 @@ func (h *Home) open(name string, flags int) (*os.File, fs.FileInfo, error) {
 	}
 	st, err := f.Stat()
 	if err == nil && !os.SameFile(at, st) {
-		err = &fs.PathError{Op: "open", Path: name, Err: errNotOurs}
+		err = &fs.PathError{Op: "open", Path: name, Err: ErrNotOurs}
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())

@@ -71,7 +71,7 @@ func TestHostileFiles(t *testing.T) {
 		if err := os.Chown(dir+"/other", 12345, -1); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := h.Read("other", 100); !errors.Is(err, errNotOurs) {
+		if _, _, err := h.Read("other", 100); !errors.Is(err, ErrNotOurs) {
 			t.Errorf("another user's file: %v", err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -259,4 +260,34 @@ func BenchmarkLastPage(b *testing.B) {
 			b.Fatalf("%d rows", len(got))
 		}
 	}
+}
+
+// FuzzIndex: whatever a transcript holds, it doesn't matter where it ended when it
+// was first indexed, and a page is a piece of the whole.
+func FuzzIndex(f *testing.F) {
+	f.Add(uint8(0), []byte(text(1)+"\n"+toolUse(2)+"\n\n"+toolResult(3, 2)+"\n"+text(4)), uint16(60))
+	f.Add(uint8(1), []byte("{\"type\":\"session_meta\",\"payload\":{\"id\":\"a\"}}\n\x00\n"), uint16(9))
+	f.Fuzz(func(t *testing.T, which uint8, content []byte, cut uint16) {
+		kind := []rows.Lines{rows.Claude, rows.Codex}[which%2]
+		first := min(len(content), int(cut))
+		once, twice := New(kind), New(kind)
+		for _, step := range []struct {
+			x *Index
+			n int
+		}{{once, len(content)}, {twice, first}, {twice, len(content)}} {
+			if same, err := step.x.Extend(bytes.NewReader(content[:step.n]), int64(step.n)); !same || err != nil {
+				t.Fatal(same, err)
+			}
+		}
+		src, n := bytes.NewReader(content), once.Summary().Rows
+		if !reflect.DeepEqual(once.Summary(), twice.Summary()) {
+			t.Fatalf("%+v, and in two steps %+v", once.Summary(), twice.Summary())
+		}
+		all := page(t, once, src, 0, n)
+		from := min(n, int(cut)%(n+1))
+		if len(all) != n || encoded(t, all[from:]) != encoded(t, page(t, twice, src, from, n)) {
+			t.Fatalf("%d rows of %d, from %d on others", len(all), n, from)
+		}
+		Glance(kind, src, int64(len(content)), int64(first))
+	})
 }

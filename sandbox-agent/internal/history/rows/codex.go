@@ -63,16 +63,20 @@ type codexItem struct {
 	Stderr  string   `json:"stderr"`
 	Exit    *int     `json:"exit_code"`
 	Status  string   `json:"status"`
+	Query   string   `json:"query"`
 }
 
 type codexUsage struct {
-	Total struct {
-		Input  int64 `json:"input_tokens"`
-		Cached int64 `json:"cached_input_tokens"`
-		Output int64 `json:"output_tokens"`
-		All    int64 `json:"total_tokens"`
-	} `json:"total_token_usage"`
-	Window int64 `json:"model_context_window"`
+	Total  codexTokens `json:"total_token_usage"` // of all turns together
+	Last   codexTokens `json:"last_token_usage"`  // what the context holds; older versions don't say
+	Window int64       `json:"model_context_window"`
+}
+
+type codexTokens struct {
+	Input  int64 `json:"input_tokens"`
+	Cached int64 `json:"cached_input_tokens"`
+	Output int64 `json:"output_tokens"`
+	All    int64 `json:"total_tokens"`
 }
 
 // codexWindow is seed 002's, where codex doesn't say its model's.
@@ -137,6 +141,12 @@ func (p *codexPayload) completed(s *State, at string) []Row {
 			thought = i.Raw
 		}
 		return shownText(say(id, at, protocol.ChatThinking, "", strings.Join(thought, "\n\n")))
+	case "WebSearch":
+		s.Ended.add(i.ID)
+		return []Row{
+			use(id, at, "WebSearch", i.ID, object("query", i.Query)),
+			result(provider.CodexResultID(p.TurnID, i.ID), at, i.ID, "", false),
+		}
 	case "CommandExecution", "FileChange":
 		if s.Ended.has(i.ID) {
 			return nil // its output came first: it was aborted
@@ -197,7 +207,7 @@ func (p *codexPayload) item(s *State, at string) []Row {
 		if p.Call == "" {
 			p.Call = p.ID
 		}
-		if p.Call == "" {
+		if p.Call == "" || p.Type == "web_search_call" && s.Ended.has(p.Call) {
 			return nil
 		}
 		tool, input := p.tool()
@@ -220,6 +230,7 @@ func (p *codexPayload) tool() (string, json.RawMessage) {
 		Cmd     string          `json:"cmd"`
 		Plan    json.RawMessage `json:"plan"`
 		Query   string          `json:"query"`
+		Path    string          `json:"path"`
 	}
 	text := firstOf(p.Arguments, string(p.Action))
 	_ = json.Unmarshal([]byte(text), &args) // of something else, members stay empty
@@ -232,6 +243,8 @@ func (p *codexPayload) tool() (string, json.RawMessage) {
 		return p.Name, object("input", p.Input)
 	case p.Name == "shell", p.Name == "exec_command", p.Name == "shell_command", p.Name == "local_shell", p.Type == "local_shell_call":
 		return "Bash", object("command", firstOf(args.Cmd, commandLine(args.Command)))
+	case p.Name == "view_image" && args.Path != "":
+		return "ImageView", object("path", args.Path)
 	case p.Name == "update_plan" && usable(args.Plan):
 		return "TodoList", object("items", args.Plan)
 	}
@@ -315,7 +328,10 @@ func (l *codexLine) note(a *About, p *codexPayload) {
 	case l.Type == "event_msg" && p.Type == "thread_name_updated":
 		a.Title = firstOf(p.ThreadName, a.Title)
 	case l.Type == "event_msg" && p.Type == "token_count" && p.Info != nil:
-		u := p.Info.Total
+		u := p.Info.Last
+		if u.All == 0 {
+			u = p.Info.Total
+		}
 		a.Usage = &protocol.TokenBudget{
 			Used: u.All, Total: p.Info.Window, InputTokens: u.Input, OutputTokens: u.Output, CacheReadTokens: u.Cached,
 			Breakdown: protocol.TokenBreakdown{Input: u.Input, Output: u.Output},

@@ -63,12 +63,16 @@ func Gemini(content []byte) Document {
 	}
 	d := newDrafter()
 	d.doc.About.Native, d.doc.About.Title, d.doc.About.Subagent = chat.session, chat.summary, chat.subagent
+	timed := chat.timed()
 	var ids provider.GeminiIDs
 	var calls []geminiCall // that come later
 	for i := range chat.messages {
 		m := &chat.messages[i]
+		if m.returns(timed) {
+			continue
+		}
 		calls = d.geminiCalls(calls, stamp(m.Time))
-		d.gemini(&ids, m)
+		d.gemini(&ids, m, timed)
 		calls = append(calls, m.Calls...)
 	}
 	for _, call := range calls {
@@ -113,6 +117,32 @@ func (c *geminiChat) take(r geminiRecord) {
 	}
 }
 
+// timed returns the calls whose times are known.
+func (c *geminiChat) timed() map[string]bool {
+	timed := make(map[string]bool)
+	for _, m := range c.messages {
+		for _, call := range m.Calls {
+			if call.ID != "" && call.Time != "" {
+				timed[call.ID] = true
+			}
+		}
+	}
+	return timed
+}
+
+// returns reports whether a message is nothing but what calls of timed have
+// returned. When gemini loads a session, it writes those of an earlier process once
+// more, all in one place and at the time of the loading.
+func (r *geminiRecord) returns(timed map[string]bool) bool {
+	parts := geminiParts(r.Content)
+	for _, p := range parts {
+		if p.Response == nil || !timed[p.Response.ID] {
+			return false
+		}
+	}
+	return len(parts) > 0
+}
+
 // begins reports whether messages are only what gemini itself says at the
 // beginning of a session. It says that again in the same file when the session is
 // loaded within the minute in which it has begun; what was said was said.
@@ -125,8 +155,9 @@ func (r *geminiRecord) begins() bool {
 	return true
 }
 
-// gemini adds the rows of a message.
-func (d *drafter) gemini(ids *provider.GeminiIDs, m *geminiRecord) {
+// gemini adds the rows of a message, but for calls of timed, which have places of
+// their own.
+func (d *drafter) gemini(ids *provider.GeminiIDs, m *geminiRecord, timed map[string]bool) {
 	at := stamp(m.Time)
 	text := geminiText(m.Display)
 	if text == "" {
@@ -135,7 +166,7 @@ func (d *drafter) gemini(ids *provider.GeminiIDs, m *geminiRecord) {
 	switch m.Type {
 	case "user":
 		for _, p := range geminiParts(m.Content) {
-			if r := p.Response; r != nil && r.ID != "" {
+			if r := p.Response; r != nil && r.ID != "" && !timed[r.ID] {
 				output := firstOf(spoken(r.Response.Output), spoken(r.Response.Error))
 				d.once(result(provider.CallResultID(r.ID), at, r.ID, output, usable(r.Response.Error)))
 			}
@@ -153,7 +184,7 @@ func (d *drafter) gemini(ids *provider.GeminiIDs, m *geminiRecord) {
 			d.say(ids.Text(text), at, protocol.ChatText, "assistant", text)
 		}
 		for _, p := range geminiParts(m.Content) {
-			if c := p.Call; c != nil && c.ID != "" {
+			if c := p.Call; c != nil && c.ID != "" && !timed[c.ID] {
 				d.once(use(c.ID, at, c.Name, c.ID, c.Args))
 			}
 		}

@@ -21,9 +21,10 @@ type opencodeInfo struct {
 		Created int64 `json:"created"`
 	} `json:"time"`
 	Tokens *struct {
-		Input  int64 `json:"input"`
-		Output int64 `json:"output"`
-		Cache  struct {
+		Input     int64 `json:"input"`
+		Output    int64 `json:"output"`
+		Reasoning int64 `json:"reasoning"`
+		Cache     struct {
 			Read  int64 `json:"read"`
 			Write int64 `json:"write"`
 		} `json:"cache"`
@@ -97,7 +98,7 @@ func (d *drafter) opencode(m Stored) {
 	if t := info.Tokens; t != nil && info.Role == "assistant" {
 		input := t.Input + t.Cache.Read + t.Cache.Write
 		d.doc.About.Usage = &protocol.TokenBudget{
-			Used: input + t.Output, InputTokens: input, OutputTokens: t.Output, CacheReadTokens: t.Cache.Read,
+			Used: input + t.Output + t.Reasoning, InputTokens: input, OutputTokens: t.Output, CacheReadTokens: t.Cache.Read,
 			CacheCreationTokens: t.Cache.Write, Breakdown: protocol.TokenBreakdown{Input: input, Output: t.Output},
 		}
 	}

@@ -19,7 +19,7 @@ const recordings = "../../provider/testdata/claude"
 // the transcript that has an event in the live stream of the same run has its id,
 // kind and text, and each live event that stays has a row.
 func TestClaudeRecorded(t *testing.T) {
-	for _, name := range []string{"tools", "questions", "abort", "plan", "resume", "background"} {
+	for _, name := range []string{"tools", "questions", "abort", "plan", "resume", "background", "retry"} {
 		t.Run(name, func(t *testing.T) {
 			transcript, err := os.ReadFile(filepath.Join(recordings, name+".transcript.jsonl"))
 			if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -147,8 +148,58 @@ func TestCodex(t *testing.T) {
 	if !*list[3].IsError {
 		t.Error("a failed command isn't an error")
 	}
-	if about.Native != "22222222-2222-4222-8222-222222222222" || about.Dir != "/workspace/project" || about.Subagent || about.Usage.Total != 272000 {
+	if about.Native != "22222222-2222-4222-8222-222222222222" || about.Dir != "/workspace/project" || about.Subagent || about.Usage.Total != 272000 || about.Usage.Used != 55 {
 		t.Errorf("about: %+v", about)
+	}
+	// What the context holds is what the last request held, as live events say.
+	token := `{"type":"event_msg","payload":{"type":"token_count","info":{"total_token_usage":{"total_tokens":900000},"last_token_usage":{"input_tokens":70,"output_tokens":7,"total_tokens":77},"model_context_window":272000}}}`
+	if Codex(State{}, &about, []byte(token)); about.Usage.Used != 77 || about.Usage.InputTokens != 70 {
+		t.Errorf("%+v", about.Usage)
+	}
+}
+
+// codexLooks are lines of codex 0.169.0: what it searches the web for, a page that
+// it opens, and an image that it looks at.
+const codexLooks = `{"type":"event_msg","payload":{"type":"item_completed","turn_id":"turn1","item":{"type":"WebSearch","id":"ws_1","query":"what is a medlar","action":{"type":"search","query":"what is a medlar"}}}}
+{"type":"response_item","payload":{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search","query":"what is a medlar"}}}
+{"type":"event_msg","payload":{"type":"item_completed","turn_id":"turn1","item":{"type":"WebSearch","id":"ws_2","query":"https://example.com/a","action":{"type":"open_page","url":"https://example.com/a"}}}}
+{"type":"response_item","payload":{"type":"web_search_call","id":"ws_2","status":"completed","action":{"type":"open_page","url":"https://example.com/a"}}}
+{"type":"response_item","payload":{"type":"function_call","id":"fc_1","name":"view_image","arguments":"{\"path\":\"/workspace/p.png\"}","call_id":"call_1"}}
+{"type":"event_msg","payload":{"type":"item_completed","turn_id":"turn1","item":{"type":"ImageView","id":"call_1","path":"file:///workspace/p.png"}}}
+`
+
+// TestCodexLooks: each is there once, under the name that it has live.
+func TestCodexLooks(t *testing.T) {
+	list, _ := readLines(Codex, []byte(codexLooks))
+	compare(t, list, []string{
+		`turn1_ws_1 tool_use  WebSearch{"query":"what is a medlar"}`, "turn1_ws_1_result tool_result",
+		`turn1_ws_2 tool_use  WebSearch{"query":"https://example.com/a"}`, "turn1_ws_2_result tool_result",
+		`turn1_call_1 tool_use  ImageView{"path":"/workspace/p.png"}`,
+	})
+}
+
+// TestGeminiLoaded reads what gemini 0.61.0 has kept of a session, before and after
+// it was loaded by another process: the calls are in their places, each once.
+func TestGeminiLoaded(t *testing.T) {
+	text := readTestdata(t, "gemini-loaded.jsonl")
+	for name, kept := range map[string][]byte{"before": text[:bytes.Index(text, []byte(`{"$set":{"sessionId"`))], "after": text} {
+		var told []string
+		for _, r := range Gemini(kept).Rows {
+			told = append(told, strings.TrimSpace(string(r.Kind)+" "+r.ToolName+" "+strings.SplitN(content(r), "\n", 2)[0]))
+		}
+		want := []string{
+			"text  please-say plum", "text  plum",
+			`text  please-call read_file {"file_path":"x.txt"}`, "tool_use read_file", "tool_result  sorb", "text  it came to",
+			"text  please-say quince", "text  quince",
+			`text  please-call run_shell_command {"description":"d","command":"echo one"}`, "tool_use run_shell_command", "tool_result  <untrusted_context>", "text  it came to",
+			"text  please-recall", "text  you had me say", "text  please-say after", "text  after",
+		}
+		if name == "before" {
+			want = want[:len(want)-2]
+		}
+		if !slices.Equal(told, want) {
+			t.Errorf("%s:\n%s\ninstead of\n%s", name, strings.Join(told, "\n"), strings.Join(want, "\n"))
+		}
 	}
 }
 
@@ -207,7 +258,7 @@ func TestOpencode(t *testing.T) {
 	doc := Opencode([]Stored{
 		{ID: "msg_1", Data: part(`{"role":"user","time":{"created":1781172000000}}`), IDs: []string{"prt_1"}, Parts: []json.RawMessage{part(`{"type":"text","text":"Hi"}`)}},
 		{
-			ID: "msg_2", Data: part(`{"role":"assistant","time":{"created":1781172001000},"tokens":{"input":3,"output":4,"cache":{"read":5,"write":6}}}`),
+			ID: "msg_2", Data: part(`{"role":"assistant","time":{"created":1781172001000},"tokens":{"input":3,"output":4,"reasoning":2,"cache":{"read":5,"write":6}}}`),
 			IDs: []string{"prt_2", "prt_3", "prt_4", "prt_5"}, Parts: []json.RawMessage{
 				part(`{"type":"step-start"}`), part(`{"type":"reasoning","text":"hm"}`),
 				part(`{"type":"tool","tool":"bash","callID":"c1","state":{"status":"completed","input":{"command":"ls"},"output":"a"}}`),
@@ -218,7 +269,7 @@ func TestOpencode(t *testing.T) {
 	compare(t, doc.Rows, []string{
 		"msg_1 text user  Hi", "prt_3 thinking   hm", `c1 tool_use  bash{"command":"ls"}`, "c1_result tool_result   a", "msg_2 text assistant  Done",
 	})
-	if doc.About.Usage.Used != 18 || doc.Rows[2].ToolResult == nil {
+	if doc.About.Usage.Used != 20 || doc.About.Usage.InputTokens != 14 || doc.Rows[2].ToolResult == nil {
 		t.Errorf("%+v", doc.About.Usage)
 	}
 }
