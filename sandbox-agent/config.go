@@ -53,6 +53,7 @@ type Config struct {
 	ChatPatience time.Duration // how long a coding agent's question waits; default chat.DefaultPatience
 	ChatWarm     int           // processes that wait for another message; default chat.DefaultMaxWarm, less than 0: none
 	ChatWarmFor  time.Duration // how long; default chat.DefaultWarmFor
+	ChatWindow   int           // tokens of the context of claude's models; 0: as claude says
 
 	patience time.Duration // see uplink.Options; for tests
 }
@@ -123,8 +124,8 @@ func (c *Config) check() error {
 	if c.KeysMaxAge < 0 {
 		return errors.New("--keys-max-age must be more than 0")
 	}
-	if c.ChatRuns < 0 || c.ChatSilence < 0 || c.ChatPatience < 0 || c.ChatWarmFor < 0 {
-		return errors.New("--chat-runs, --chat-silence, --chat-patience and --chat-warm-for must be more than 0")
+	if c.ChatRuns < 0 || c.ChatSilence < 0 || c.ChatPatience < 0 || c.ChatWarmFor < 0 || c.ChatWindow < 0 {
+		return errors.New("--chat-runs, --chat-silence, --chat-patience, --chat-warm-for and --chat-window must be more than 0")
 	}
 	if c.Enrolment == "" {
 		c.Enrolment = filepath.Join(c.StateDir, authority.EnrolmentFile)

@@ -61,6 +61,7 @@ type builder struct {
 	approvals *approval.Log
 	variables *environment.Store
 	opened    opened
+	history   *history.History
 }
 
 // build makes the features, and what serves them to relays.
@@ -219,7 +220,7 @@ func (b *builder) conversations() error {
 	if err != nil {
 		return err
 	}
-	providers := provider.All(provider.Options{})
+	providers := provider.All(provider.Options{ContextWindow: int64(b.cfg.ChatWindow)})
 	b.opened.Hosting = chat.NewHosting(b.programs.agents, b.variables)
 	start := &bringing{Programs: b.opened.Hosting}
 	chats, err := chat.Open(chat.Options{
@@ -236,11 +237,12 @@ func (b *builder) conversations() error {
 	start.history, err = history.New(history.Options{
 		Workspace: b.cfg.Workspace, Conversations: chats, Runs: chats, Providers: providers, ChatHomes: chatHomes{b.programs.agents},
 		Programs: &history.Installation{SearchPath: b.host.Setup().SearchPath, Starter: b.programs.agents}, Assets: images, Variables: variableNames{b.variables},
-		Database: dbread.Reader{Command: []string{b.program, ReadDatabase}}, Masker: masker{b.secrets}, Log: b.log,
+		Database: dbread.Reader{Command: []string{b.program, ReadDatabase}}, Masker: masker{b.secrets}, ContextWindow: int64(b.cfg.ChatWindow), Log: b.log,
 	})
 	if err != nil {
 		return err
 	}
+	b.history = start.history
 	b.features.Add(start.history, history.Metrics{History: start.history})
 	return nil
 }
@@ -271,7 +273,7 @@ func (b *builder) startBrowser(cmd *exec.Cmd) (kill func(), err error) {
 func (b *builder) sandbox(gate *egress.Gate) (*executor.Executor, *reporter, error) {
 	b.features.Add(&preview.Preview{Ports: b.ports, Log: b.log})
 	b.features.Add(feature.Sandbox{Sessions: b.features, Grants: b.authority.Trust.Revocations, Log: b.log})
-	b.features.Add(terminal.Feature{Host: b.host})
+	b.features.Add(terminal.Feature{Host: b.host, Operator: continuing{b.host, b.programs.agents, b.opened.chats, b.history}})
 	run := &executor.Executor{
 		Sandbox: b.identity.Enrolment.SandboxID, Keys: b.authority.Trust.Keys, Device: b.identity.Device, Ledger: b.ledger, Audit: b.audit,
 		Operations: b.features.Operations(), Callbacks: b.authority.Outbox,

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
@@ -38,8 +41,19 @@ func declare(c *program.Command) *agent.Config {
 	c.Duration(&cfg.ChatPatience, "chat-patience", agent.DefaultChatPatience, "how long a coding agent's question about a tool waits, a `time`; then the answer is no")
 	c.Int(&cfg.ChatWarm, "chat-warm", agent.DefaultChatWarm, "`number` of coding agents' programs that wait for another message, less than 0 for none")
 	c.Duration(&cfg.ChatWarmFor, "chat-warm-for", agent.DefaultChatWarmFor, "how long they do, a `time`")
+	c.Int(&cfg.ChatWindow, "chat-window", contextWindow(os.Getenv), "`tokens` of the context of claude's models (default: CONTEXT_WINDOW in the environment, or what claude says)")
 	c.Require("state-dir")
 	return cfg
+}
+
+// contextWindow is what the environment says of the context of claude's models, by
+// the name that it has in seed 002; 0: nothing.
+func contextWindow(getenv func(string) string) int {
+	tokens, err := strconv.Atoi(strings.TrimSpace(getenv("CONTEXT_WINDOW")))
+	if err != nil {
+		return 0
+	}
+	return max(tokens, 0)
 }
 
 // keygen declares the subcommand that makes the device key where there is none

@@ -34,6 +34,11 @@ const (
 	DefaultMaxWarm  = 4
 )
 
+// leaveAtOnce is how many processes leave by themselves at the same time: when many
+// runs end together, the ends of hundreds of programs would keep words of other runs
+// waiting.
+const leaveAtOnce = 2
+
 // MaxOwners bounds the conversations that are in use at the same time.
 const MaxOwners = 4096
 
@@ -78,6 +83,8 @@ type Chats struct {
 	rules    *rules
 	messages *messages
 	counts   *counts
+	indexes  *chatlog.Indexes
+	leaving  chan struct{} // an element for each process that leaves by itself
 	closing  chan struct{}
 	owning   sync.WaitGroup // owners' goroutines
 
@@ -114,8 +121,8 @@ func Open(o Options) (*Chats, error) {
 		return nil, errors.Join(err, logs.Close())
 	}
 	c := &Chats{
-		Conversations: known, o: o, given: given, logs: logs, rules: remembered, messages: newMessages(), counts: newCounts(),
-		closing: make(chan struct{}), owners: map[protocol.ConversationID]*owner{}, masked: map[protocol.ConversationID]uint64{},
+		Conversations: known, o: o, given: given, logs: logs, rules: remembered, messages: newMessages(), counts: newCounts(), indexes: &chatlog.Indexes{},
+		leaving: make(chan struct{}, leaveAtOnce), closing: make(chan struct{}), owners: map[protocol.ConversationID]*owner{}, masked: map[protocol.ConversationID]uint64{},
 	}
 	if o.Revoked != nil {
 		o.Revoked.OnChange(c.dropRevoked)
@@ -336,8 +343,8 @@ func (c *Chats) Running(session protocol.SessionID) (running []protocol.Conversa
 // Delete ends a conversation and removes all that is known of it.
 func (c *Chats) Delete(session protocol.SessionID, id protocol.ConversationID) error {
 	err := c.ask(session, id, func(o *owner) error {
-		if o.busy() {
-			return fault(protocol.ChatRunInProgress, "Session %q already has a run in progress.", id)
+		if o.busy() || o.terminal != "" {
+			return refusal(protocol.ChatRunInProgress, string(id))
 		}
 		return nil
 	})
@@ -361,6 +368,7 @@ func (c *Chats) erase(session protocol.SessionID, id protocol.ConversationID) er
 	c.mu.Lock()
 	delete(c.masked, id)
 	c.mu.Unlock()
+	c.indexes.Forget(id)
 	return c.logs.Delete(id)
 }
 

@@ -200,6 +200,11 @@ func (c *Conversations) Watch(fn func(Change)) (stop func()) {
 func (c *Conversations) Create(info ConversationInfo) (ConversationInfo, error) {
 	c.writing.Lock()
 	defer c.writing.Unlock()
+	return c.create(info)
+}
+
+// create is Create. The caller holds writing.
+func (c *Conversations) create(info ConversationInfo) (ConversationInfo, error) {
 	if info.ID == "" {
 		info.ID = protocol.ConversationID(uuid.NewString())
 	}
@@ -221,19 +226,21 @@ func (c *Conversations) Create(info ConversationInfo) (ConversationInfo, error) 
 }
 
 // Adopt makes a conversation for what a provider knows as info.Native and people
-// have begun in a terminal. If a conversation has it already, or its ID is
-// another one's, that one is returned and made is false.
+// have begun in a terminal. It has an ID of its own, for the provider's stays in
+// the sandbox. If a conversation has it already that one is returned, and made is
+// false.
 func (c *Conversations) Adopt(info ConversationInfo) (as ConversationInfo, made bool, err error) {
 	if info.Native == "" || !protocol.ValidConversation(protocol.ConversationID(info.Native)) {
 		return info, false, protocol.Errorf(protocol.KindInvalid, "not the id of a conversation")
 	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	if known, ok := c.ByNative(info.Session, info.Provider, info.Native); ok {
 		return known, false, nil
 	}
-	info.ID, info.Adopted = protocol.ConversationID(info.Native), true
-	_, known := c.lookup(info.ID)
-	as, err = c.Create(info)
-	return as, err == nil && !known, err
+	info.ID, info.Adopted = "", true
+	as, err = c.create(info)
+	return as, err == nil, err
 }
 
 // change changes a conversation of session and stores it.

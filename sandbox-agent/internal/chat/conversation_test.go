@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -26,7 +28,7 @@ func twins(t *testing.T, c *Conversations) (own, found ConversationInfo) {
 	check(t, err)
 	found, made, err := c.Adopt(ConversationInfo{Session: session, Provider: "claude", Native: native, ProjectPath: "/work"})
 	check(t, err)
-	if !made || !found.Adopted || string(found.ID) != native {
+	if !made || !found.Adopted || string(found.ID) == native || !protocol.ValidConversation(found.ID) {
 		t.Fatalf("%+v", found)
 	}
 	return own, found
@@ -58,11 +60,48 @@ func TestMerged(t *testing.T) {
 	if again, made, err := c.Adopt(ConversationInfo{Session: session, Provider: "claude", Native: native}); made || err != nil || again.ID != own.ID {
 		t.Errorf("found again: %+v, %v", again, err)
 	}
-	if other, made, err := c.Adopt(ConversationInfo{Session: session, Provider: "codex", Native: native, ProjectPath: "/work"}); !made || err != nil || other.ID != native {
+	if other, made, err := c.Adopt(ConversationInfo{Session: session, Provider: "codex", Native: native, ProjectPath: "/work"}); !made || err != nil || other.ID == own.ID {
 		t.Errorf("another provider's: %+v, %v", other, err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, string(found.ID), metaFile)); err != nil {
-		t.Error(err) // codex's
+	if _, err := os.Stat(filepath.Join(dir, string(found.ID))); !os.IsNotExist(err) {
+		t.Errorf("its folder is left: %v", err)
+	}
+}
+
+// TestAdopted: what several find at once gets one conversation, whose id is not
+// its provider's and stays over restarts; the same session's id elsewhere is
+// another one.
+func TestAdopted(t *testing.T) {
+	dir := t.TempDir()
+	c := openConversations(t, dir)
+	of := func(s protocol.SessionID) ConversationInfo {
+		return ConversationInfo{Session: s, Provider: "claude", Native: native, ProjectPath: "/work"}
+	}
+	var finding sync.WaitGroup
+	var made atomic.Int32
+	for range 16 {
+		finding.Go(func() {
+			if _, fresh, err := c.Adopt(of(session)); err != nil {
+				t.Error(err)
+			} else if fresh {
+				made.Add(1)
+			}
+		})
+	}
+	finding.Wait()
+	all := c.List(session)
+	if made.Load() != 1 || len(all) != 1 || string(all[0].ID) == native {
+		t.Fatalf("%d made: %+v", made.Load(), all)
+	}
+	if again := openConversations(t, dir).List(session); len(again) != 1 || again[0] != all[0] {
+		t.Errorf("opened again: %+v, was %+v", again, all)
+	}
+	other, fresh, err := c.Adopt(of("ses_2"))
+	if err != nil || !fresh || other.ID == all[0].ID {
+		t.Errorf("another session's: %+v, %t, %v", other, fresh, err)
+	}
+	if _, err := c.Get(session, native); protocol.AsError(err).Kind != protocol.KindNotFound {
+		t.Errorf("by its provider's id: %v", err)
 	}
 }
 

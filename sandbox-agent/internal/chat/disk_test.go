@@ -2,12 +2,12 @@ package chat
 
 import (
 	"os"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
 )
 
 // disk returns what has the conversation's log not be stored any more, and what
@@ -33,10 +33,7 @@ func (r *rig) disk() (full, room func()) {
 func TestDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.make()
-		v := r.view(bob, protocol.ChatParams{})
-		p := r.begins("go")
-		v.event(protocol.ChatText)
+		v, p := r.follows()
 		full, room := r.disk()
 		full()
 		p.print("text lost")
@@ -46,10 +43,7 @@ func TestDisk(t *testing.T) {
 			t.Error(err)
 		}
 		room()
-		if e := v.event(protocol.ChatError); !strings.Contains(*e.Content, "can't be stored") {
-			t.Error(*e.Content)
-		}
-		v.completes(1, false)
+		v.fails("can't be stored")
 		full()
 		if err := r.sends(alice, "again"); code(err) != "UNAVAILABLE" || v.state.Run != protocol.RunIdle {
 			t.Error(err, v.state)
@@ -83,13 +77,8 @@ func TestDeleted(t *testing.T) {
 func TestDiskIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.make()
-		v := r.view(bob, protocol.ChatParams{})
-		p := r.begins("go")
-		v.event(protocol.ChatText)
-		p.mu.Lock()
-		p.deaf = true
-		p.mu.Unlock()
+		v, p := r.follows()
+		p.deafen()
 		full, room := r.disk()
 		full()
 		p.print("text lost")
@@ -99,10 +88,7 @@ func TestDiskIsToldOnce(t *testing.T) {
 		p.print("text late")
 		synctest.Wait()
 		p.quit(130, "")
-		if e := v.event(protocol.ChatError); !strings.Contains(*e.Content, "can't be stored") {
-			t.Error(*e.Content)
-		}
-		v.completes(1, false)
+		v.fails("can't be stored")
 	})
 }
 
@@ -122,9 +108,42 @@ func TestDiskOutlastsFollowers(t *testing.T) {
 		time.Sleep(2 * unsaidAgain)
 		v := r.view(bob, protocol.ChatParams{After: new(uint64(0))})
 		v.event(protocol.ChatText)
-		if e := v.event(protocol.ChatError); !strings.Contains(*e.Content, "can't be stored") {
-			t.Error(*e.Content)
+		v.fails("can't be stored")
+	})
+}
+
+// TestDurable: a message, an answer and a complete outlive a crash of the machine
+// before anybody sees them; what is said in between doesn't wait for the disk.
+func TestDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.make()
+		v := r.view(bob, protocol.ChatParams{})
+		syncs := uint64(0)
+		seen := func(what string, waits bool) {
+			t.Helper()
+			was := syncs
+			if syncs = r.logs.Counts().Syncs; (syncs > was) != waits {
+				t.Errorf("%s: %d syncs, %d before", what, syncs, was)
+			}
 		}
-		v.completes(1, false)
+		p := r.begins("go")
+		v.event(protocol.ChatText)
+		seen("the message", true)
+		p.print("text x")
+		v.event(protocol.ChatText)
+		seen("a text", false)
+		p.print(`ask q1 Bash {}`)
+		asked := v.event(protocol.ChatPermissionRequest)
+		seen("a question", false)
+		r.decides(asked, protocol.Deny, "", approval.Reply{})
+		v.decidedBy(protocol.Deny, asked)
+		seen("the answer", true)
+		p.print("done 0")
+		v.completes(0, false)
+		seen("complete", true)
+		check(t, r.sends(alice, "again"))
+		v.event(protocol.ChatText)
+		seen("the next message", true)
 	})
 }

@@ -6,15 +6,23 @@ import (
 	"syscall"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/chatsocket"
 )
 
 // notFound is the answer for a conversation that isn't there, or isn't this
 // session's.
 func notFound(id protocol.ConversationID) *protocol.Error {
-	return fault(protocol.ChatSessionNotFound, "Session %q was not found. Create it via POST /api/providers/sessions first.", id)
+	return refusal(protocol.ChatSessionNotFound, string(id))
 }
 
-// fault is an error with a code of the chat socket (seed 002).
+// refusal is an error with a code, and the text that the relay has for it too. It
+// is about a conversation or, see [chatsocket.NewFault], something else.
+func refusal(code protocol.ChatCode, about string) *protocol.Error {
+	return chatsocket.NewFault(code, about).Error()
+}
+
+// fault is an error with a code of the chat socket (seed 002), and a text of its
+// own.
 func fault(code protocol.ChatCode, format string, args ...any) *protocol.Error {
 	return protocol.ChatFault{Code: code, Text: fmt.Sprintf(format, args...)}.Error()
 }

@@ -8,16 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/chatlog"
 )
 
 var (
 	followings = flag.Int("chat.rounds", 2000, "how often TestSubscribe begins to follow")
-	calls      = flag.Int("chat.calls", 40, "messages and aborts of each person in TestLinear")
+	calls      = flag.Int("chat.calls", 100, "messages and aborts of each person in TestLinear")
 )
 
 // TestSubscribe: whoever begins to follow while events pour gets each one behind
@@ -145,7 +144,7 @@ func TestMarkOfAnEarlierRun(t *testing.T) {
 func TestSaid(t *testing.T) {
 	r := newRig(t)
 	r.make()
-	if said, err := r.Said(session, r.id); err != nil || len(said) != 0 {
+	if said, err := r.Said(session, r.id); err != nil || len(said.Sayings) != 0 {
 		t.Errorf("%+v, %v", said, err)
 	}
 	v := r.view(bob, protocol.ChatParams{})
@@ -158,8 +157,9 @@ func TestSaid(t *testing.T) {
 	second := v.event(protocol.ChatText)
 	p.print("done 0")
 	v.completes(0, false)
-	said, err := r.Said(session, r.id)
-	if err != nil || len(said) != 2 || said[0].ID != first.ID || said[0].Text != "one" || said[1].ID != second.ID || said[1].At.IsZero() ||
+	known, err := r.Said(session, r.id)
+	said := known.Sayings
+	if err != nil || len(said) != 2 || said[0].ID != first.ID || said[0].Text != chatlog.DigestOf(" one\n") || said[0].Command || said[1].ID != second.ID || said[1].At.IsZero() ||
 		said[0].From == nil || said[0].From.UserID != alice || said[1].From == nil || said[1].From.UserID != alice {
 		t.Errorf("%+v, %v", said, err)
 	}
@@ -241,127 +241,6 @@ func TestRead(t *testing.T) {
 	if _, _, err := read(protocol.ChatReadParams{SessionID: "ses_2", ConversationID: r.id}); protocol.KindOf(err) != protocol.KindForbidden {
 		t.Error(err)
 	}
-}
-
-// A call is an operation of the model, and what came of it is a code.
-type call struct{ abort bool }
-
-// runModel is a conversation: at most one run, which ends at any time.
-var runModel = porcupine.NondeterministicModel{
-	Init: func() []any { return []any{false} },
-	Step: func(state, input, output any) (next []any) {
-		running := state.(bool)
-		for _, now := range []bool{running, false} { // a run may have ended before
-			switch code := output.(string); {
-			case input.(call).abort && code == "" && now:
-				next = append(next, true, false)
-			case input.(call).abort && code == "NO_ACTIVE_RUN" && !now:
-				next = append(next, false)
-			case !input.(call).abort && code == "" && !now:
-				next = append(next, true)
-			case !input.(call).abort && code == "RUN_IN_PROGRESS" && now:
-				next = append(next, true)
-			}
-		}
-		return next
-	},
-	Equal: func(a, b any) bool { return a == b },
-}
-
-// TestLinear: messages and aborts from several people at the same time are as if
-// one came after the other, and each run that began has one complete.
-func TestLinear(t *testing.T) {
-	r := newRig(t)
-	r.make()
-	playing := make(chan struct{})
-	var all sync.WaitGroup
-	all.Go(func() { // the programs
-		for {
-			select {
-			case p := <-r.programs.started:
-				all.Go(func() {
-					for {
-						select {
-						case told := <-p.told:
-							if told != "begin" {
-								select {
-								case p.lines <- "done 0":
-								case <-p.exit:
-									return
-								}
-							}
-						case <-p.exit:
-							return
-						}
-					}
-				})
-			case <-playing:
-				return
-			}
-		}
-	})
-	var mu sync.Mutex
-	var ops []porcupine.Operation
-	begun := 0
-	var callers sync.WaitGroup
-	for client := range 4 {
-		callers.Go(func() {
-			for i := range *calls {
-				in := call{abort: (i+client)%3 == 0}
-				mu.Lock()
-				r.commands++
-				n := r.commands
-				mu.Unlock()
-				from := time.Now().UnixNano()
-				err := r.ask(session, r.id, func(o *owner) error {
-					if in.abort {
-						return o.abort(alice)
-					}
-					s := sending{command: protocol.CommandID(fmt.Sprintf("cmd_%d", n)), user: alice}
-					s.start.Dir, s.turn.ID = r.dir, fmt.Sprint(n)
-					return o.send(s)
-				})
-				mu.Lock()
-				ops = append(ops, porcupine.Operation{ClientId: client, Input: in, Call: from, Output: code(err), Return: time.Now().UnixNano()})
-				if !in.abort && err == nil {
-					begun++
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	callers.Wait()
-	o, err := r.acquire(r.id)
-	check(t, err)
-	o.rest()
-	r.release(o)
-	model := runModel.ToModel()
-	if result := porcupine.CheckOperationsTimeout(model, ops, patience); result != porcupine.Ok {
-		t.Errorf("%s: %d operations", result, len(ops))
-	}
-	v := r.view(bob, protocol.ChatParams{After: new(uint64(0))})
-	texts, completes := 0, 0
-	for v.last < v.opened.LastSeq {
-		var e protocol.ChatEvent
-		m := v.message().(protocol.Chat)
-		check(t, json.Unmarshal(m.Bytes, &e))
-		v.last = e.Seq
-		switch e.Kind {
-		case protocol.ChatText:
-			texts++
-		case protocol.ChatComplete:
-			completes++
-		}
-		if d := texts - completes; d != 0 && d != 1 {
-			t.Fatalf("%d runs began and %d are complete", texts, completes)
-		}
-	}
-	if texts != begun || completes != begun {
-		t.Errorf("%d were to begin: %d began, %d are complete", begun, texts, completes)
-	}
-	close(playing)
-	check(t, r.Chats.Close())
-	all.Wait()
 }
 
 // TestStates: a state comes before the event that it results in and behind those

@@ -27,7 +27,7 @@ const (
 	maxImages      = 5       // of a message (seed 002)
 	maxImageBytes  = 5 << 20 // of each
 	maxImageName   = 255
-	errMessageGone = "the message isn't there any more; send it again"
+	errMessageGone = "The message isn't there any more. Send it again."
 )
 
 // messages are those that wait for their command, by whom and what they are. They
@@ -47,8 +47,9 @@ type messageKey struct {
 }
 
 type heldMessage struct {
-	text []byte
-	ends time.Time
+	text     []byte
+	ends     time.Time
+	commands int // that may still come for it: it was put as often
 }
 
 func newMessages() *messages { return &messages{held: map[messageKey]heldMessage{}} }
@@ -73,17 +74,29 @@ func (m *messages) put(key messageKey, text []byte, now time.Time) error {
 	if own+len(text) > maxOfPerson || all+len(text) > maxMessages {
 		return protocol.Errorf(protocol.KindTooMany, "too many messages wait for their command")
 	}
-	m.held[key] = heldMessage{text, now.Add(messageFor)}
+	m.held[key] = heldMessage{text, now.Add(messageFor), m.held[key].commands + 1}
 	return nil
 }
 
-// take returns a message, which stays until its time is over: its command may be
-// repeated.
-func (m *messages) take(key messageKey, now time.Time) ([]byte, bool) {
+// get returns a message.
+func (m *messages) get(key messageKey, now time.Time) ([]byte, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	held, ok := m.held[key]
 	return held.text, ok && !now.After(held.ends)
+}
+
+// used notes that the command of a message has run, whatever came of it: it runs
+// once.
+func (m *messages) used(key messageKey) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	held, ok := m.held[key]
+	if held.commands--; held.commands > 0 {
+		m.held[key] = held
+	} else if ok {
+		delete(m.held, key)
+	}
 }
 
 // Routes implements [feature.Router].

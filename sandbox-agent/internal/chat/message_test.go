@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,11 +68,19 @@ func TestPut(t *testing.T) {
 		if err := send(bob); code(err) != "UNAVAILABLE" {
 			t.Errorf("somebody else's: %v", err)
 		}
+		r.puts(may, r.id, text, sumOf(text)) // for another command
 		check(t, send(alice))
+		if err := send(alice); code(err) != "RUN_IN_PROGRESS" {
+			t.Errorf("while it runs: %v", err)
+		}
 		p := r.started()
 		p.hear(t, "begin")
 		p.print("done 0")
 		synctest.Wait()
+		if err := send(alice); code(err) != "UNAVAILABLE" || len(r.messages.held) != 0 {
+			t.Errorf("after both commands: %v, %d are kept", err, len(r.messages.held))
+		}
+		r.puts(may, r.id, text, sumOf(text))
 		time.Sleep(messageFor + time.Second)
 		if err := send(alice); code(err) != "UNAVAILABLE" {
 			t.Errorf("after its time: %v", err)
@@ -134,6 +143,38 @@ func TestControl(t *testing.T) {
 		begun := time.Now()
 		if m, err := b.stream.Next(ctx); err == nil || time.Since(begun) > 2*time.Second {
 			t.Errorf("%#v after %v", m, time.Since(begun))
+		}
+	})
+}
+
+// FuzzMessage: of a message that is taken, each image is of a known type, has
+// bytes and a name without a path, and is shown as it was given.
+func FuzzMessage(f *testing.F) {
+	for _, seed := range []string{
+		`{"content":"a","images":[{"name":"a.png","data":"data:image/png;base64,iVBORw0KGgo="},{"name":"","data":"data:image/SVG+xml;charset=utf-8,%3Csvg%3E"}]}`,
+		`{"images":[{"name":"../a","data":"data:image/jpg,x"}]}`, `{"images":[{"data":"data:;base64,"}]}`, `{"images":[{"data":"/api/assets/00"}]}`, `[]`, `null`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		m, err := decodeMessage(text)
+		if err != nil {
+			return
+		}
+		images, shown, err := imageSource{session: session}.read(m)
+		if err != nil {
+			return
+		}
+		if len(images) != len(m.Images) || len(shown) != len(images) || len(images) > maxImages {
+			t.Fatalf("%d images, %d shown, of %d", len(images), len(shown), len(m.Images))
+		}
+		for i, image := range images {
+			if extensions[image.MimeType] == "" || len(image.Data) == 0 || len(image.Data) > maxImageBytes || int64(len(image.Data)) != shown[i].Size {
+				t.Errorf("%s of %d bytes, shown as %+v", image.MimeType, len(image.Data), shown[i])
+			}
+			if name := shown[i].Name; name != m.Images[i].Name || strings.ContainsAny(name, "/\\\x00") || name == ".." {
+				t.Errorf("name %q", name)
+			}
 		}
 	})
 }

@@ -33,20 +33,26 @@ var (
 	chatCollectors = []*prometheus.Desc{chatLogBytes, chatDropped, chatCut, chatDamaged, chatNoSpace, chatRunning, chatWarm, chatInUse}
 )
 
+// storedKinds are the kinds of events that are stored.
+var storedKinds = []protocol.ChatKind{
+	protocol.ChatText, protocol.ChatStreamDelta, protocol.ChatStreamEnd, protocol.ChatThinking, protocol.ChatToolUse, protocol.ChatToolResult,
+	protocol.ChatError, protocol.ChatStatus, protocol.ChatPermissionRequest, protocol.ChatPermissionCancelled, protocol.ChatComplete,
+}
+
 // counts are what conversations count.
 type counts struct {
 	runs, events, questions, refusals *prometheus.CounterVec
+	stored                            map[protocol.ChatKind]prometheus.Counter // those of events, found faster
 	lateEvents                        prometheus.Counter
 	processes                         prometheus.Gauge
 }
 
 func newCounts() *counts {
-	return &counts{
+	c := &counts{
 		runs: instrument.Counters("fairlead_chat_runs_total", "Runs of coding agents that are complete, by what became of them.", "outcome",
 			runSuccess, runFailed, runAborted, runLost),
-		events: instrument.Counters("fairlead_chat_events_stored_total", "Events of conversations that were stored, by kind.", "kind",
-			protocol.ChatText, protocol.ChatStreamDelta, protocol.ChatStreamEnd, protocol.ChatThinking, protocol.ChatToolUse, protocol.ChatToolResult,
-			protocol.ChatError, protocol.ChatStatus, protocol.ChatPermissionRequest, protocol.ChatPermissionCancelled, protocol.ChatComplete),
+		events: instrument.Counters("fairlead_chat_events_stored_total", "Events of conversations that were stored, by kind.", "kind", storedKinds...),
+		stored: map[protocol.ChatKind]prometheus.Counter{},
 		questions: instrument.Counters("fairlead_chat_questions_total", "Questions of coding agents about tools, by what became of them.", "outcome",
 			protocol.CancelledDecided, protocol.CancelledTimeout, protocol.CancelledWith, questionByRule, questionRefused),
 		refusals: instrument.Counters("fairlead_chat_refused_total", "Messages and aborts that were refused, by code.", "code",
@@ -59,11 +65,15 @@ func newCounts() *counts {
 			Name: "fairlead_chat_processes", Help: "Processes of coding agents that run for conversations.",
 		}),
 	}
+	for _, kind := range storedKinds {
+		c.stored[kind] = c.events.WithLabelValues(string(kind))
+	}
+	return c
 }
 
 func (c *counts) run(outcome string) { c.runs.WithLabelValues(outcome).Inc() }
 
-func (c *counts) event(kind protocol.ChatKind) { c.events.WithLabelValues(string(kind)).Inc() }
+func (c *counts) event(kind protocol.ChatKind) { c.stored[kind].Inc() }
 
 func (c *counts) question(outcome string) { c.questions.WithLabelValues(outcome).Inc() }
 

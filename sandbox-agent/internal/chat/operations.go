@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/chatsocket"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
@@ -92,6 +93,9 @@ func below(dir, path string) bool {
 // send begins a run with a person's message.
 func (c *Chats) send(_ context.Context, command *jws.Command, body *op.ChatSend) (protocol.OpResult, error) {
 	session := command.Target.SessionID
+	if key, ok := keyOf(command, body); ok {
+		defer c.messages.used(key)
+	}
 	info, err := c.Get(session, body.Conversation)
 	if err != nil {
 		c.counts.refused(err)
@@ -138,7 +142,7 @@ func (c *Chats) sending(command *jws.Command, body *op.ChatSend, info Conversati
 	}
 	images, shown, err := imageSource{info.Session, c.o.Assets}.read(message)
 	if err != nil {
-		return s, fault(protocol.ChatInternalError, "%s", protocol.AsError(err).Error())
+		return s, fault(protocol.ChatInternalError, "%s", chatsocket.Sentence(protocol.AsError(err).Error()))
 	}
 	if at, err := os.Stat(dir); err != nil || !at.IsDir() {
 		return s, fault(protocol.ChatInternalError, "The folder of session %q isn't there.", info.ID)
@@ -165,15 +169,26 @@ func (c *Chats) message(command *jws.Command, body *op.ChatSend) (protocol.ChatM
 	if body.Message != nil {
 		return *body.Message, nil
 	}
-	key := messageKey{session: command.Target.SessionID, conversation: body.Conversation, user: command.UserID}
-	if n, err := hex.Decode(key.sum[:], []byte(body.MessageSHA256)); err != nil || n != len(key.sum) {
-		return protocol.ChatMessage{}, fault(protocol.ChatInternalError, "op.messageSha256 is not a SHA-256")
+	key, ok := keyOf(command, body)
+	if !ok {
+		return protocol.ChatMessage{}, fault(protocol.ChatInternalError, "The message's hash is no SHA-256.")
 	}
-	text, ok := c.messages.take(key, time.Now())
+	text, ok := c.messages.get(key, time.Now())
 	if !ok {
 		return protocol.ChatMessage{}, fault(protocol.ChatUnavailable, errMessageGone)
 	}
 	return decodeMessage(text)
+}
+
+// keyOf returns under which key the message of a command was put. It reports
+// false for one that comes by value, or that nobody can have put.
+func keyOf(command *jws.Command, body *op.ChatSend) (key messageKey, ok bool) {
+	key = messageKey{session: command.Target.SessionID, conversation: body.Conversation, user: command.UserID}
+	if body.Message != nil || len(body.MessageSHA256) != hex.EncodedLen(len(key.sum)) {
+		return key, false
+	}
+	_, err := hex.Decode(key.sum[:], []byte(body.MessageSHA256))
+	return key, err == nil
 }
 
 // abort stops a run.

@@ -1,8 +1,10 @@
 package chat
 
 import (
+	"encoding/binary"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -52,6 +54,7 @@ type owner struct {
 	unsaidDue time.Time
 	idleSince time.Time       // nothing to do since; zero: there is
 	resting   []chan struct{} // closed when nothing runs
+	terminal  protocol.PTYID  // where the conversation goes on; "": here
 }
 
 // A turn is the present run, or none.
@@ -59,6 +62,7 @@ type turn struct {
 	life      life.Life
 	command   protocol.CommandID
 	user      protocol.UserID
+	own       string // the user's own name of the message
 	began     uint64 // number of its first event
 	rules     []string
 	skip      bool // no questions
@@ -223,14 +227,14 @@ func (o *owner) info() ConversationInfo {
 func (o *owner) state() protocol.ChatState {
 	name := o.info().Provider
 	_, supported := provider.ByName(o.chats.o.Providers, name)
-	s := protocol.ChatState{Run: o.turn.life.State(), Provider: name, Unsupported: !supported}
+	s := protocol.ChatState{Run: o.turn.life.State(), Provider: name, Unsupported: !supported, Terminal: o.terminal}
 	if s.Run == protocol.RunIdle && len(o.unsaid) > 0 {
 		s.Run = protocol.RunRunning // its complete is still to come
 	}
 	if s.Run == protocol.RunIdle {
 		return s
 	}
-	s.CommandID, s.UserID, s.BeganAt = o.turn.command, o.turn.user, o.turn.began
+	s.CommandID, s.UserID, s.BeganAt, s.ClientMessageID = o.turn.command, o.turn.user, o.turn.began, o.turn.own
 	s.Pending = pendingOf(o.turn.questions)
 	return s
 }
@@ -276,7 +280,7 @@ func (o *owner) store(sync bool, events ...protocol.ChatEvent) error {
 	for _, e := range events {
 		e.SessionID, e.Provider = o.id, name
 		if e.ID == "" {
-			e.ID = uuid.NewString()
+			e.ID = newEventID()
 		}
 		if e.Timestamp == "" {
 			e.Timestamp = timestamp(time.Now())
@@ -287,6 +291,7 @@ func (o *owner) store(sync bool, events ...protocol.ChatEvent) error {
 		return err
 	}
 	o.unsaid = nil
+	o.chats.indexes.Note(o.log, all)
 	for _, e := range all {
 		o.chats.counts.event(e.Kind)
 	}
@@ -305,7 +310,7 @@ func (o *owner) wake() {
 func (o *owner) sayLater(events ...protocol.ChatEvent) {
 	for _, e := range events {
 		e = masking.Mask(o.secrets(), e)
-		e.ID, e.SessionID, e.Provider, e.Timestamp = uuid.NewString(), o.id, o.info().Provider, timestamp(time.Now())
+		e.ID, e.SessionID, e.Provider, e.Timestamp = newEventID(), o.id, o.info().Provider, timestamp(time.Now())
 		o.unsaid = append(o.unsaid, &e)
 	}
 	o.unsaidDue = time.Now().Add(unsaidAgain)
@@ -345,6 +350,17 @@ func (o *owner) sayAgain(now time.Time) time.Duration {
 	o.log.Live(false)
 	o.wake()
 	return control.Forever
+}
+
+// newEventID returns an id that no other event has. It is no secret, and a word of a
+// coding agent waits for it.
+func newEventID() string {
+	var id uuid.UUID
+	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
+	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
+	id[6] = id[6]&0x0f | 0x40 // RFC 9562: version 4, random
+	id[8] = id[8]&0x3f | 0x80
+	return id.String()
 }
 
 // timestamp is a time as events have it.

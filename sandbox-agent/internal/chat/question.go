@@ -86,7 +86,11 @@ func (o *owner) settled(q *question, outcome approval.Outcome, err error) {
 	if !slices.Contains(o.turn.questions, q) {
 		return
 	}
-	reason, answer := protocol.CancelledDecided, provider.Answer{Message: saysDenied}
+	end, answer := cancelled(q.shown.RequestID, protocol.CancelledDecided), provider.Answer{Message: saysDenied}
+	if err == nil {
+		end.From = &protocol.ChatFrom{UserID: outcome.Approval.UserID, GrantID: outcome.Approval.GrantID}
+		end.Decision = outcome.Approval.Decision
+	}
 	switch decided := outcome.Approval; {
 	case err == nil && decided.Decision.Allows():
 		answer = provider.Answer{Allow: true, UpdatedInput: outcome.UpdatedInput}
@@ -99,12 +103,12 @@ func (o *owner) settled(q *question, outcome approval.Outcome, err error) {
 			answer.Message = outcome.Message
 		}
 	case protocol.KindOf(err) == protocol.KindExpired:
-		reason, answer.Message = protocol.CancelledTimeout, saysTimeout
+		end.Reason, answer.Message = protocol.CancelledTimeout, saysTimeout
 	default:
-		reason, answer.Message = protocol.CancelledWith, saysCancelled
+		end.Reason, answer.Message = protocol.CancelledWith, saysCancelled
 	}
-	o.chats.counts.question(reason)
-	o.drop(q, reason)
+	o.chats.counts.question(end.Reason)
+	o.drop(q, end)
 	o.turn.heard = time.Now()
 	o.answer(q.id, answer)
 }
@@ -127,12 +131,12 @@ func (o *owner) remember(decided protocol.Approval, tool string) {
 	}
 }
 
-// drop takes a question off the list and tells everybody.
-func (o *owner) drop(q *question, reason string) {
+// drop takes a question off the list and tells everybody by its last event.
+func (o *owner) drop(q *question, end protocol.ChatEvent) {
 	q.cancel()
 	o.turn.questions = slices.DeleteFunc(o.turn.questions, func(other *question) bool { return other == q })
 	o.tellState()
-	o.sayOr(true, cancelled(q.shown.RequestID, reason))
+	o.sayOr(true, end)
 }
 
 // hide hides the secrets of set in the open questions, too.
@@ -158,7 +162,7 @@ func (o *owner) cancelQuestions() {
 		q := o.turn.questions[0]
 		o.chats.o.Approvals.Cancel(q.shown.RequestID)
 		o.chats.counts.question(protocol.CancelledWith)
-		o.drop(q, protocol.CancelledWith)
+		o.drop(q, cancelled(q.shown.RequestID, protocol.CancelledWith))
 	}
 }
 
@@ -168,7 +172,7 @@ func (o *owner) withdraw(id string) {
 		if q.id == id {
 			o.chats.o.Approvals.Cancel(q.shown.RequestID)
 			o.chats.counts.question(protocol.CancelledWith)
-			o.drop(q, protocol.CancelledWith)
+			o.drop(q, cancelled(q.shown.RequestID, protocol.CancelledWith))
 			return
 		}
 	}

@@ -27,10 +27,20 @@ func (r *rig) decides(e protocol.ChatEvent, d protocol.Decision, remember string
 	}
 }
 
-// cancelledAs reads a permission_cancelled.
+// decidedBy reads the permission_cancelled of a question that bob has answered.
+func (v *viewer) decidedBy(d protocol.Decision, of protocol.ChatEvent) {
+	v.t.Helper()
+	e := v.event(protocol.ChatPermissionCancelled)
+	if e.Reason != protocol.CancelledDecided || e.RequestID != of.RequestID || e.Decision != d || e.From == nil ||
+		e.From.UserID != bob || e.From.GrantID != "gr_bob" {
+		v.t.Errorf("%+v by %+v, want %s by bob", e.ChatQuestion, e.From, d)
+	}
+}
+
+// cancelledAs reads a permission_cancelled that nobody has decided.
 func (v *viewer) cancelledAs(reason string, of protocol.ChatEvent) {
 	v.t.Helper()
-	if e := v.event(protocol.ChatPermissionCancelled); e.Reason != reason || e.RequestID != of.RequestID {
+	if e := v.event(protocol.ChatPermissionCancelled); e.Reason != reason || e.RequestID != of.RequestID || e.From != nil || e.Decision != "" {
 		v.t.Errorf("%s of %s, want %s of %s", e.Reason, e.RequestID, reason, of.RequestID)
 	}
 }
@@ -57,7 +67,7 @@ func TestQuestion(t *testing.T) {
 			t.Errorf("%d pending: %+v", n, late.opened.State)
 		}
 		r.decides(asked, protocol.AllowOnce, "Bash(ls:*)", approval.Reply{UpdatedInput: json.RawMessage(`{"command":"ls"}`)})
-		v.cancelledAs(protocol.CancelledDecided, asked)
+		v.decidedBy(protocol.AllowOnce, asked)
 		if len(v.state.Pending) != 0 {
 			t.Errorf("%+v", v.state)
 		}
@@ -67,12 +77,12 @@ func TestQuestion(t *testing.T) {
 		p.print(`ask q4 Bash {"command":"ls; rm -r x"}`)
 		asked = v.event(protocol.ChatPermissionRequest)
 		r.decides(asked, protocol.Deny, "", approval.Reply{Message: "not that"})
-		v.cancelledAs(protocol.CancelledDecided, asked)
+		v.decidedBy(protocol.Deny, asked)
 		p.hear(t, "answer q4 false not that")
 		p.print(`ask q5 Write {"a":1}`)
 		asked = v.event(protocol.ChatPermissionRequest)
 		r.decides(asked, protocol.AllowAlways, "", approval.Reply{UpdatedInput: json.RawMessage(`{ "a": 1 }`)})
-		v.cancelledAs(protocol.CancelledDecided, asked)
+		v.decidedBy(protocol.AllowAlways, asked)
 		p.hear(t, "answer q5 true ")
 		p.print("done 0")
 		v.completes(0, false)
@@ -91,10 +101,7 @@ func TestQuestion(t *testing.T) {
 func TestUnanswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(o *Options) { o.Silence = silence })
-		r.make()
-		v := r.view(bob, protocol.ChatParams{})
-		p := r.begins("go")
-		v.event(protocol.ChatText)
+		v, p := r.follows()
 		begun := time.Now()
 		p.print(`ask q1 Bash {}`)
 		asked := v.event(protocol.ChatPermissionRequest)
@@ -155,10 +162,7 @@ func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
 		r := newRigIn(t, dir)
-		r.make()
-		v := r.view(bob, protocol.ChatParams{})
-		p := r.begins("go")
-		v.event(protocol.ChatText)
+		v, p := r.follows()
 		p.print("native n-1", `ask q1 Bash {}`)
 		asked := v.event(protocol.ChatPermissionRequest)
 		copied := t.TempDir() // what is on the disk when the agent is killed
@@ -221,8 +225,36 @@ func TestMasks(t *testing.T) {
 		if e := w.event(protocol.ChatText); *e.Content != "go *************** and ************" {
 			t.Error(*e.Content)
 		}
-		p.print("done 0")
+		p.print("delta z hunter2-", "done 0") // what was held back comes before complete
+		said = *v.event(protocol.ChatStreamDelta).Content + *v.event(protocol.ChatStreamDelta).Content
+		if said != "z ********" || v.state.Run != protocol.RunRunning {
+			t.Error(said, v.state.Run)
+		}
 		v.completes(0, false)
+	})
+}
+
+// TestMasksWhatIsClosed: a secret that comes while a conversation isn't in use is
+// gone from its log before anybody follows.
+func TestMasksWhatIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *Options) { o.MaxWarm = -1 })
+		r.make()
+		p := r.begins("later-secret")
+		p.print("done 0")
+		time.Sleep(3 * linger)
+		synctest.Wait()
+		r.mu.Lock()
+		open := len(r.owners)
+		r.mu.Unlock()
+		if open != 0 {
+			t.Fatalf("%d are in use", open)
+		}
+		_, err := r.secrets.Change([]string{"later-secret"})
+		check(t, err)
+		if e := r.view(bob, protocol.ChatParams{After: new(uint64(0))}).event(protocol.ChatText); *e.Content != "************" {
+			t.Error(*e.Content)
+		}
 	})
 }
 
@@ -231,10 +263,7 @@ func TestMasks(t *testing.T) {
 func TestMasksQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.make()
-		v := r.view(bob, protocol.ChatParams{})
-		p := r.begins("go")
-		v.event(protocol.ChatText)
+		v, p := r.follows()
 		p.print(`ask q1 AskUserQuestion {"question":"is it late-secret?"}`)
 		asked := v.event(protocol.ChatPermissionRequest)
 		_, err := r.secrets.Change([]string{"late-secret"})

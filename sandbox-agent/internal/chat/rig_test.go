@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,7 +105,12 @@ func (t *scriptedTalk) Line(line []byte) []provider.Effect {
 func (t *scriptedTalk) Answer(q string, a provider.Answer) []provider.Effect {
 	return []provider.Effect{say("answer %s %t %s%s", q, a.Allow, a.Message, a.UpdatedInput)}
 }
-func (t *scriptedTalk) Abort() []provider.Effect { return []provider.Effect{say("abort")} }
+func (t *scriptedTalk) Abort() []provider.Effect {
+	if t.start.Model == unstoppable {
+		return []provider.Effect{provider.Stop{}}
+	}
+	return []provider.Effect{say("abort")}
+}
 func (t *scriptedTalk) End(code int, stderr []byte) []provider.Effect {
 	if !t.busy {
 		return nil
@@ -114,6 +118,9 @@ func (t *scriptedTalk) End(code int, stderr []byte) []provider.Effect {
 	return []provider.Effect{event(protocol.ChatError, "it ended: "+string(stderr)), provider.Done{ExitCode: max(code, 1), Last: true}}
 }
 func (t *scriptedTalk) Fits(s provider.Start) bool { return s.Model == t.start.Model }
+
+// unstoppable is the model of a process whose turn only signals stop.
+const unstoppable = "unstoppable"
 
 // programs are those that a test plays.
 type programs struct {
@@ -159,9 +166,10 @@ type played struct {
 	stderr   string
 	over     bool
 	ending   bool
-	stubborn bool // it can't be ended
-	deaf     bool // it doesn't end by itself
-	killed   bool // it was told to end while it ran
+	stubborn bool      // it can't be ended
+	deaf     bool      // it doesn't end by itself
+	left     time.Time // when its input ended; zero: it hasn't
+	killed   bool      // it was told to end while it ran
 	stale    bool
 }
 
@@ -176,6 +184,7 @@ func (p *played) Write(b []byte) error {
 func (p *played) CloseInput() {
 	p.mu.Lock()
 	deaf := p.deaf
+	p.left = time.Now()
 	p.mu.Unlock()
 	if !deaf {
 		p.quit(0, "")
@@ -220,6 +229,21 @@ func (p *played) Stale() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stale
+}
+
+// leaving returns when the process's input ended, zero if it hasn't, and whether it
+// was told to end while it ran.
+func (p *played) leaving() (at time.Time, killed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.left, p.killed
+}
+
+// deafen has the process not end by itself.
+func (p *played) deafen() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deaf = true
 }
 
 // quit ends the process by itself.
@@ -347,6 +371,17 @@ func (r *rig) begins(text string, options ...op.ChatOptions) *played {
 	return p
 }
 
+// follows makes a conversation with a run, which bob follows, and returns what he
+// sees behind its message, and the process.
+func (r *rig) follows() (*viewer, *played) {
+	r.t.Helper()
+	r.make()
+	v := r.view(bob, protocol.ChatParams{})
+	p := r.begins("go")
+	v.event(protocol.ChatText)
+	return v, p
+}
+
 func (r *rig) started() *played {
 	r.t.Helper()
 	select {
@@ -369,95 +404,6 @@ func grant(user protocol.UserID, caps ...protocol.Capability) *jws.Grant {
 	return &jws.Grant{
 		Subject: user, Session: session, ID: protocol.GrantID("gr_" + string(user)), Caps: append(caps, protocol.CapView),
 		PTYs: []string{jws.AllPTYs}, ExpiresAt: time.Now().Add(time.Hour).Unix(),
-	}
-}
-
-// A viewer is a relay's stream that a test reads.
-type viewer struct {
-	t      testing.TB
-	stream interface {
-		Next(context.Context) (protocol.Message, error)
-		Obey(protocol.Message) error
-		AddGrant(*jws.Grant, uint64) error
-		End(error)
-	}
-	opened protocol.ChatOpened
-	state  protocol.ChatState // the latest
-	lease  protocol.Lease     // the latest
-	partly []byte
-	last   uint64
-}
-
-func (r *rig) view(user protocol.UserID, params protocol.ChatParams, caps ...protocol.Capability) *viewer {
-	r.t.Helper()
-	params.SessionID, params.ConversationID = session, r.id
-	raw, err := json.Marshal(params)
-	check(r.t, err)
-	g := grant(user, caps...)
-	stream, opened, err := r.Join(g, raw)
-	check(r.t, err)
-	check(r.t, stream.AddGrant(g, 0))
-	o := opened.(protocol.ChatOpened)
-	v := &viewer{t: r.t, stream: stream, opened: o, state: o.State, lease: o.Lease, last: o.From - 1}
-	r.t.Cleanup(func() { stream.End(io.EOF) })
-	return v
-}
-
-// message returns the next message that is no state or lease, which it notes.
-func (v *viewer) message() protocol.Message {
-	v.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	for {
-		m, err := v.stream.Next(ctx)
-		if err != nil {
-			v.t.Fatal(err)
-		}
-		switch m := m.(type) {
-		case protocol.ChatState:
-			v.state = m
-		case protocol.Leased:
-			v.lease = m.Lease
-		default:
-			return m
-		}
-	}
-}
-
-// event returns the next event, whose kind must be kind.
-func (v *viewer) event(kind protocol.ChatKind) (e protocol.ChatEvent) {
-	v.t.Helper()
-	var text bytes.Buffer
-	for {
-		m, ok := v.message().(protocol.Chat)
-		if !ok {
-			v.t.Fatalf("%#v, want %s", m, kind)
-		}
-		text.Write(m.Bytes)
-		if m.Left == 0 {
-			check(v.t, json.Unmarshal(text.Bytes(), &e))
-			if e.Seq != m.Seq || e.Seq <= v.last {
-				v.t.Fatalf("event %d behind %d: %s", e.Seq, v.last, text.Bytes())
-			}
-			v.last = e.Seq
-			break
-		}
-	}
-	if e.Kind != kind {
-		v.t.Fatalf("%s, want %s", text.Bytes(), kind)
-	}
-	return e
-}
-
-// completes reads a complete, before which the state was idle.
-func (v *viewer) completes(exit int, aborted bool) {
-	v.t.Helper()
-	e := v.event(protocol.ChatComplete)
-	if *e.ExitCode != exit || *e.Aborted != aborted || *e.Success != (exit == 0 && !aborted) || e.ActualSessionID != e.SessionID || e.CommandID == "" {
-		v.t.Errorf("complete: exit %d, aborted %t, success %t", *e.ExitCode, *e.Aborted, *e.Success)
-	}
-	if v.state.Run != protocol.RunIdle {
-		v.t.Errorf("complete while %s", v.state.Run)
 	}
 }
 

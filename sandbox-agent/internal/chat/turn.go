@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/chatsocket"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/chat/control"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/chat/life"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/chat/masking"
@@ -41,10 +42,10 @@ func (o *owner) send(s sending) error {
 	}
 	s.start.Native = o.info().Native
 	if err := p.Check(s.start, s.turn); err != nil {
-		return fault(protocol.ChatInternalError, "%s", o.unnamed(protocol.AsError(err).Error()))
+		return fault(protocol.ChatInternalError, "%s", chatsocket.Sentence(o.unnamed(protocol.AsError(err).Error())))
 	}
 	if !o.chats.beginRun() {
-		return fault(protocol.ChatTooManyRuns, "This sandbox has %d runs in progress.", o.chats.o.MaxRuns)
+		return refusal(protocol.ChatTooManyRuns, string(o.id))
 	}
 	if err := o.begin(s, now); err != nil {
 		o.chats.endRun()
@@ -64,11 +65,11 @@ func (o *owner) maySend(user protocol.UserID, busy bool) (provider.Provider, err
 	p, known := provider.ByName(o.chats.o.Providers, name)
 	switch {
 	case !known:
-		return nil, fault(protocol.ChatUnsupportedProvider, "Provider %q is not available.", name)
+		return nil, refusal(protocol.ChatUnsupportedProvider, name)
 	case !o.room.May(user, time.Now()):
-		return nil, fault(protocol.ChatNotController, "Somebody else has control of session %q.", o.id)
-	case o.busy() || busy:
-		return nil, fault(protocol.ChatRunInProgress, "Session %q already has a run in progress.", o.id)
+		return nil, refusal(protocol.ChatNotController, string(o.id))
+	case o.busy() || busy || o.terminal != "":
+		return nil, refusal(protocol.ChatRunInProgress, string(o.id))
 	}
 	return p, nil
 }
@@ -81,7 +82,7 @@ func (o *owner) begin(s sending, now time.Time) error {
 	}
 	o.log.Live(true)
 	o.turn = turn{
-		life: l, command: s.command, user: s.user, began: o.log.Position().Last + 1,
+		life: l, command: s.command, user: s.user, own: s.own, began: o.log.Position().Last + 1,
 		rules: slices.Concat(s.start.AllowedTools, o.chats.rules.of(o.session)), skip: s.start.SkipPermissions,
 		heard: now, files: s.files,
 	}
@@ -113,9 +114,9 @@ func (o *owner) begin(s sending, now time.Time) error {
 func (o *owner) abort(user protocol.UserID) error {
 	switch {
 	case o.turn.life.State() == protocol.RunIdle:
-		return fault(protocol.ChatNoActiveRun, "Session %q has no active run.", o.id)
+		return refusal(protocol.ChatNoActiveRun, string(o.id))
 	case !o.room.MayAbort(user, time.Now()):
-		return fault(protocol.ChatNotController, "Somebody else has control of session %q.", o.id)
+		return refusal(protocol.ChatNotController, string(o.id))
 	}
 	o.step(life.Abort{})
 	return nil

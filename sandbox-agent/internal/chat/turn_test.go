@@ -2,6 +2,7 @@ package chat
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/chatsocket"
 	"github.com/fairlead/fairlead/protocol/op"
 )
 
@@ -26,7 +28,7 @@ func TestRun(t *testing.T) {
 		if *e.Content != "hello" || e.Role != "user" || e.From.UserID != alice || e.From.Name != "Name" || e.From.GrantID == "" || e.ClientMessageID != "own name" || e.CommandID == "" || e.Seq != 1 || e.SessionID != r.id {
 			t.Errorf("%+v", e)
 		}
-		if v.state.Run != protocol.RunRunning || v.state.BeganAt != e.Seq || v.state.CommandID != e.CommandID || v.state.UserID != alice {
+		if v.state.Run != protocol.RunRunning || v.state.BeganAt != e.Seq || v.state.CommandID != e.CommandID || v.state.UserID != alice || v.state.ClientMessageID != "own name" {
 			t.Errorf("%+v", v.state)
 		}
 		if err := r.sends(alice, "too early"); code(err) != "RUN_IN_PROGRESS" {
@@ -90,9 +92,7 @@ func TestEnds(t *testing.T) {
 			p.quit(0, "")
 		}, nil, "", 1, true},
 		"abort while it fails": {func(r *rig, p *played) {
-			p.mu.Lock()
-			p.deaf = true
-			p.mu.Unlock()
+			p.deafen()
 			time.Sleep(silence)
 			<-p.ends
 			check(r.t, r.aborts(alice))
@@ -102,10 +102,7 @@ func TestEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, func(o *Options) { o.Silence = silence })
-				r.make()
-				v := r.view(bob, protocol.ChatParams{})
-				p := r.begins("go")
-				v.event(protocol.ChatText)
+				v, p := r.follows()
 				c.play(r, p)
 				said := ""
 				for _, kind := range c.before {
@@ -128,6 +125,95 @@ func TestEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTimersOfAnEarlierRun: what an earlier run was waiting for when it ended, be it
+// an answer, the end of its turn or its program's next line, ends no later one.
+// It is about weakness 25 in deploy/e2e/README.md.
+func TestTimersOfAnEarlierRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *Options) { o.Silence = silence })
+		r.make()
+		v := r.view(bob, protocol.ChatParams{})
+		p := r.begins("one")
+		v.event(protocol.ChatText)
+		p.print(`ask q1 Bash {}`)
+		asked := v.event(protocol.ChatPermissionRequest)
+		time.Sleep(DefaultPatience - time.Second)
+		check(t, r.aborts(alice))
+		v.cancelledAs(protocol.CancelledWith, asked)
+		p.hear(t, "abort")
+		p.print("done 0")
+		v.completes(0, true)
+		begun := time.Now()
+		q := r.begins("two")
+		v.event(protocol.ChatText)
+		q.print(`ask q1 Bash {}`) // of the same name
+		asked = v.event(protocol.ChatPermissionRequest)
+		v.cancelledAs(protocol.CancelledTimeout, asked)
+		if took := time.Since(begun); took != DefaultPatience {
+			t.Errorf("asked for %v", took)
+		}
+		q.hear(t, "answer q1 false Permission request timed out")
+		v.fails("printed nothing")
+		if took := time.Since(begun); took != DefaultPatience+silence {
+			t.Errorf("ended after %v", took)
+		}
+	})
+}
+
+// TestTwoAtOnce: what two coding agents say at the same time comes to those who
+// follow their conversations, whichever was begun last.
+// It is about weakness 24 in deploy/e2e/README.md.
+func TestTwoAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		type talk struct {
+			id protocol.ConversationID
+			p  *played
+			v  *viewer
+		}
+		var talks [2]talk
+		for i := range talks {
+			talks[i].id = r.make()
+			talks[i].v = r.view(bob, protocol.ChatParams{})
+			talks[i].p = r.begins("go")
+			talks[i].v.event(protocol.ChatText)
+		}
+		for round := range 3 {
+			for i, c := range talks {
+				c.p.print(fmt.Sprintf("text %d of %d", round, i))
+			}
+		}
+		talks[0].p.print("done 0")
+		talks[1].p.print("done 7")
+		for i, c := range talks {
+			for round := range 3 {
+				e := c.v.event(protocol.ChatText)
+				if want := fmt.Sprintf("%d of %d", round, i); *e.Content != want || e.SessionID != c.id || e.Seq != uint64(2+round) {
+					t.Errorf("%s in %s as %d, want %s in %s", *e.Content, e.SessionID, e.Seq, want, c.id)
+				}
+			}
+			c.v.completes(7*i, false)
+		}
+	})
+}
+
+// TestAbortBySignal: a process that can't stop its turn is ended at once.
+func TestAbortBySignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.make()
+		v := r.view(bob, protocol.ChatParams{})
+		r.begins("go", op.ChatOptions{Model: unstoppable})
+		v.event(protocol.ChatText)
+		began := time.Now()
+		check(t, r.aborts(alice))
+		v.completes(0, true)
+		if took := time.Since(began); took >= interruptFor {
+			t.Errorf("after %v", took)
+		}
+	})
 }
 
 // TestSessionEnds: with a session its runs end, and nothing is left of its
@@ -158,10 +244,7 @@ func TestMissing(t *testing.T) {
 		v := r.view(bob, protocol.ChatParams{})
 		check(t, r.sends(alice, "go"))
 		v.event(protocol.ChatText)
-		if e := v.event(protocol.ChatError); !strings.Contains(*e.Content, "npm install it") {
-			t.Error(*e.Content)
-		}
-		v.completes(1, false)
+		v.fails("npm install it")
 	})
 }
 
@@ -189,17 +272,18 @@ func TestRefused(t *testing.T) {
 		first := r.make()
 		p := r.begins("go")
 		r.make()
-		if err := r.sends(alice, "one too many"); code(err) != "TOO_MANY_RUNS" {
-			t.Error(err)
+		says := func(err error, code protocol.ChatCode) { // as the relay does
+			t.Helper()
+			if want := chatsocket.NewFault(code, string(r.id)).Error().Message; err == nil || err.Error() != want {
+				t.Errorf("%v, want %s", err, want)
+			}
 		}
+		says(r.sends(alice, "one too many"), protocol.ChatTooManyRuns)
 		second := r.id
 		r.id = first
-		if err := r.sends(bob, "mine"); code(err) != "NOT_CONTROLLER" {
-			t.Error(err)
-		}
-		if err := r.aborts(bob); code(err) != "NOT_CONTROLLER" {
-			t.Error(err)
-		}
+		says(r.sends(bob, "mine"), protocol.ChatNotController)
+		says(r.aborts(bob), protocol.ChatNotController)
+		says(r.sends(alice, "another"), protocol.ChatRunInProgress)
 		p.print("native n-1", "done 0")
 		synctest.Wait()
 		r.programs.mu.Lock()
@@ -223,6 +307,8 @@ func TestRefused(t *testing.T) {
 		if err := r.sends(alice, "x", op.ChatOptions{PermissionMode: "lacking"}); code(err) != "INTERNAL_ERROR" || !strings.Contains(err.Error(), "no mode lacking") {
 			t.Error(err)
 		}
+		check(t, r.sends(alice, "the first run is over")) // and what was refused is none
+		r.started()
 		r.id = "unknown"
 		if err := r.sends(alice, "x"); code(err) != "SESSION_NOT_FOUND" || protocol.KindOf(err) != protocol.KindNotFound {
 			t.Error(err)
@@ -239,6 +325,7 @@ func TestWarm(t *testing.T) {
 		a := r.make()
 		p := r.begins("one")
 		p.print("done 0")
+		synctest.Wait() // it waits before b's does
 		b := r.make()
 		q := r.begins("two")
 		q.print("done 0")
@@ -271,6 +358,52 @@ func TestWarm(t *testing.T) {
 	})
 }
 
+// TestManyLeave: of programs that nobody needs any more only a few end at the same
+// time, each within its time. One that a message waits for is ended at once.
+func TestManyLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *Options) { o.MaxWarm = -1 })
+		all := map[protocol.ConversationID]*played{}
+		for range 3 * leaveAtOnce {
+			r.make()
+			p := r.begins("one")
+			p.deafen()
+			all[r.id] = p
+		}
+		begun := time.Now()
+		for _, p := range all {
+			p.print("done 0")
+		}
+		synctest.Wait()
+		for id, p := range all {
+			if at, _ := p.leaving(); at.IsZero() {
+				r.id = id
+			}
+		}
+		waits := all[r.id]
+		delete(all, r.id)
+		check(t, r.sends(alice, "two"))
+		synctest.Wait()
+		if at, killed := waits.leaving(); !at.IsZero() || !killed {
+			t.Errorf("its input ended at %v, killed %t", at, killed)
+		}
+		waits.quit(130, "")
+		r.started().hear(t, "begin")
+		for _, p := range all {
+			<-p.ends
+			p.quit(130, "")
+		}
+		told := map[time.Duration]int{} // to leave
+		for _, p := range all {
+			at, _ := p.leaving()
+			told[at.Sub(begun)]++
+		}
+		if told[0] != leaveAtOnce || told[leaveFor] != leaveAtOnce || told[2*leaveFor] != leaveAtOnce-1 {
+			t.Errorf("they were told to leave after %v", told)
+		}
+	})
+}
+
 // TestStays: a process that doesn't leave when its input ends is signalled, at once
 // when a message waits for that.
 func TestStays(t *testing.T) {
@@ -279,9 +412,7 @@ func TestStays(t *testing.T) {
 		r.make()
 		stays := func(text string) *played {
 			p := r.begins(text)
-			p.mu.Lock()
-			p.deaf = true
-			p.mu.Unlock()
+			p.deafen()
 			p.print("done 0")
 			synctest.Wait()
 			return p

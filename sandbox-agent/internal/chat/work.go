@@ -20,6 +20,8 @@ const (
 	endFor = 30 * time.Second
 	// leaveFor is how long one that nobody waits for may take to end by itself.
 	leaveFor = 2 * time.Second
+	// leaveWithin is how long one waits for its turn.
+	leaveWithin = 10 * time.Second
 )
 
 // An engine is one process with its protocol.
@@ -242,7 +244,7 @@ func (w *work) endEngine(o *owner, e *engine, patience time.Duration) {
 	}
 	e.ending = true
 	o.chats.owning.Go(func() { // patience and endFor bound it
-		if patience > 0 && e.leaves(patience) {
+		if patience > 0 && e.leaves(patience, o.chats.leaving) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), endFor)
@@ -253,9 +255,20 @@ func (w *work) endEngine(o *owner, e *engine, patience time.Duration) {
 	})
 }
 
-// leaves ends the process's input, and reports whether nothing is left of it after
-// so much time.
-func (e *engine) leaves(patience time.Duration) bool {
+// leaves ends the process's input when it is its turn, and reports whether nothing
+// is left of it after so much time.
+func (e *engine) leaves(patience time.Duration, turns chan struct{}) bool {
+	turn := time.NewTimer(leaveWithin)
+	defer turn.Stop()
+	select {
+	case turns <- struct{}{}:
+		defer func() { <-turns }()
+	case <-turn.C:
+	case <-e.left:
+		return true
+	case <-e.hurry:
+		return false
+	}
 	e.process.CloseInput()
 	late := time.NewTimer(patience)
 	defer late.Stop()
@@ -344,6 +357,9 @@ func (o *owner) carry(e *engine, effect provider.Effect) {
 		o.ask(effect)
 	case provider.Withdraw:
 		o.withdraw(effect.Question)
+	case provider.Stop:
+		o.turn.impatient = time.Time{}
+		o.step(life.Impatience{})
 	case provider.Done:
 		e.last = e.last || effect.Last
 		o.step(life.Done{ExitCode: effect.ExitCode})

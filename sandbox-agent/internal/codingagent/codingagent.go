@@ -90,6 +90,7 @@ type sessionAccount struct {
 	ended   bool // another one takes its place
 	kept    *account.Kept
 	running map[*Process]struct{}
+	lent    int  // how many terminals have it
 	begun   bool // the features know of it
 }
 
@@ -104,18 +105,9 @@ type user struct {
 // install it, for a program that isn't there; with KindTooMany when no uid is
 // free; and with KindUnavailable when the Host is closed or ctx has ended.
 func (h *Host) Start(ctx context.Context, l Launch) (*Process, error) {
-	if !protocol.ValidID(l.Session) {
-		return nil, protocol.Errorf(protocol.KindInvalid, "not the id of a session")
-	}
-	if name := l.Command.Program; name == "" || strings.HasPrefix(name, "-") || strings.ContainsAny(name, "/\x00") {
-		return nil, protocol.Errorf(protocol.KindInvalid, "not a program's name")
-	}
-	dir, err := h.o.Setup.Folder(l.Dir)
+	dir, err := h.check(ctx, l)
 	if err != nil {
 		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, protocol.Fault(protocol.KindUnavailable, err)
 	}
 	for {
 		a, err := h.account(l.Session)
@@ -127,6 +119,23 @@ func (h *Host) Start(ctx context.Context, l Launch) (*Process, error) {
 			return p, err
 		}
 	}
+}
+
+// check returns the folder where l works, or why it can't be started.
+func (h *Host) check(ctx context.Context, l Launch) (dir string, err error) {
+	if !protocol.ValidID(l.Session) {
+		return "", protocol.Errorf(protocol.KindInvalid, "not the id of a session")
+	}
+	if name := l.Command.Program; name == "" || strings.HasPrefix(name, "-") || strings.ContainsAny(name, "/\x00") {
+		return "", protocol.Errorf(protocol.KindInvalid, "not a program's name")
+	}
+	if dir, err = h.o.Setup.Folder(l.Dir); err != nil {
+		return "", err
+	}
+	if err := ctx.Err(); err != nil {
+		return "", protocol.Fault(protocol.KindUnavailable, err)
+	}
+	return dir, nil
 }
 
 // endWithin is how long programs may take to end when their session does. Then
@@ -155,22 +164,12 @@ func (h *Host) account(session protocol.SessionID) (*sessionAccount, error) {
 func (h *Host) start(a *sessionAccount, l Launch, dir string) (*Process, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.ended {
-		return nil, errEnded
-	}
-	if err := h.keep(a); err != nil {
-		return nil, err
-	}
-	if err := process.CheckInstalledForAll(l.Command.Program, h.o.Setup.SearchPath, a.kept.Home); err != nil {
-		return nil, err
-	}
-	env, err := h.prepare(a, l)
+	begins, err := h.ready(a, l)
 	if err != nil {
-		h.idle(a)
-		return nil, protocol.AsError(err)
+		return nil, err
 	}
 	cmd := process.Command(append([]string{l.Command.Program}, l.Command.Args...))
-	cmd.Dir, cmd.Env = dir, env
+	cmd.Dir, cmd.Env = dir, begins.Env
 	cmd.SysProcAttr.Credential = a.kept.Credential()
 	start := process.StartConfined
 	if h.o.AllowPrivileges {
@@ -219,10 +218,30 @@ func (h *Host) Hold(session protocol.SessionID) error {
 	}
 }
 
-// prepare returns the environment of a program, and puts into the home what it
-// needs to find the agent's tools. What keeps it from those is logged. The caller
-// holds a.mu.
-func (h *Host) prepare(a *sessionAccount, l Launch) ([]string, error) {
+// ready makes a somebody, as whom l can be started, and returns the program about
+// to start. The caller holds a.mu, and calls idle if it doesn't start.
+func (h *Host) ready(a *sessionAccount, l Launch) (*feature.Start, error) {
+	if a.ended {
+		return nil, errEnded
+	}
+	if err := h.keep(a); err != nil {
+		return nil, err
+	}
+	if err := process.CheckInstalledForAll(l.Command.Program, h.o.Setup.SearchPath, a.kept.Home); err != nil {
+		return nil, err
+	}
+	begins, err := h.prepare(a, l)
+	if err != nil {
+		h.idle(a)
+		return nil, protocol.AsError(err)
+	}
+	return begins, nil
+}
+
+// prepare returns a program about to start with its whole environment, and puts
+// into the home what it needs to find the agent's tools. What keeps it from those
+// is logged. The caller holds a.mu.
+func (h *Host) prepare(a *sessionAccount, l Launch) (*feature.Start, error) {
 	start := &feature.Start{Terminal: a.terminal()}
 	if h.o.Features != nil {
 		if err := h.o.Features.TerminalStarts(start); err != nil {
@@ -235,7 +254,7 @@ func (h *Host) prepare(a *sessionAccount, l Launch) ([]string, error) {
 	if start.Credentials != nil {
 		env = append(env, launch.CredentialVariables(*start.Credentials)...)
 	}
-	env = slices.Concat(env, start.Env, l.Command.Env, l.Env)
+	start.Env = slices.Concat(env, start.Env, l.Command.Env, l.Env)
 	var err error
 	if !begun {
 		err = launch.WriteCredentials(start.Credentials, a.kept.Account)
@@ -246,7 +265,7 @@ func (h *Host) prepare(a *sessionAccount, l Launch) ([]string, error) {
 	if err != nil {
 		h.o.Log.Warn("a coding agent is without the sandbox's tools", "session", a.session, "program", l.Command.Program, "err", err)
 	}
-	return env, nil
+	return start, nil
 }
 
 // terminal returns what a is to the features. The caller holds a.mu.
@@ -265,7 +284,7 @@ func (h *Host) released(a *sessionAccount, p *Process) {
 // idle tells the features when nothing runs as a any more. The caller holds
 // a.mu.
 func (h *Host) idle(a *sessionAccount) {
-	if a.begun && len(a.running) == 0 {
+	if a.begun && len(a.running) == 0 && a.lent == 0 {
 		a.begun = false
 		if h.o.Features != nil {
 			h.o.Features.TerminalEnded(a.terminal())

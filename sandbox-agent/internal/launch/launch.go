@@ -132,7 +132,8 @@ func shared(dir string) bool {
 	return err == nil && st.Mode().Perm()&0o003 == 0o003
 }
 
-// CommandLine returns what a list of terminals shows as the command.
+// CommandLine returns what a list of terminals shows as the command: of what p
+// doesn't name, the program alone.
 func CommandLine(p op.PTYCreate, l pty.Launch) string {
 	if p.Command == "" {
 		return l.Argv[0]

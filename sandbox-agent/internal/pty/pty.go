@@ -17,7 +17,7 @@ type Launch struct {
 	Cols, Rows int
 	Account    account.Account
 	Front      bool         // of a coding agent: other programs run under Account too
-	Mark       process.Mark // of a coding agent: all that it starts bears it
+	Mark       process.Mark // with Front: all that the program starts bears it
 }
 
 // A Launcher starts a program on a PTY. Tests use an in-memory one in place of

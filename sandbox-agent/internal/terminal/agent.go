@@ -21,6 +21,9 @@ func (h *Host) StartAgent(ctx context.Context, session protocol.SessionID, id pr
 	if err != nil {
 		return protocol.AgentReport{}, err
 	}
+	if t.lent() {
+		return protocol.AgentReport{}, protocol.Errorf(protocol.KindConflict, "a coding agent goes on with a conversation in this terminal")
+	}
 	l := t.launched
 	plan, err := h.Setup().PlanAgent(s, l.Account.Home)
 	if err != nil {

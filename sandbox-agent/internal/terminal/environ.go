@@ -83,7 +83,7 @@ func (h *Host) ApplyEnv(session protocol.SessionID, id protocol.PTYID, script []
 	script = append([]byte("# "+rand.Text()+"\n"), script...) // shells compare that line
 	var errs []error
 	for _, t := range ts {
-		if t.released() {
+		if t.released() || t.lent() { // what runs there is no shell
 			continue
 		}
 		if err := t.launched.Account.WritePrivate(account.EnvFile, script); err != nil && !t.hasEnded() {

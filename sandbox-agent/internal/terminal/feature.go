@@ -10,7 +10,10 @@ import (
 
 // A Feature is what the terminals of a host bring along: operations, and counters.
 // The zero value shows zeros.
-type Feature struct{ Host *Host }
+type Feature struct {
+	Host     *Host
+	Operator Operator // does what commands want done; nil: Host
+}
 
 var _ interface {
 	feature.Operator
@@ -19,7 +22,12 @@ var _ interface {
 } = Feature{}
 
 // Operations implements [feature.Operator].
-func (f Feature) Operations() feature.Operations { return Operations(f.Host) }
+func (f Feature) Operations() feature.Operations {
+	if f.Operator != nil {
+		return Operations(f.Operator)
+	}
+	return Operations(f.Host)
+}
 
 // SessionEnded ends the session's terminals, and returns when they are gone.
 func (f Feature) SessionEnded(session protocol.SessionID) error {

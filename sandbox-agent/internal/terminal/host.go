@@ -2,7 +2,6 @@ package terminal
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -17,7 +16,6 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/launch"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
@@ -161,42 +159,50 @@ func (h *Host) Create(ctx context.Context, session protocol.SessionID, id protoc
 	if id == "" {
 		id = protocol.NewPTYID()
 	}
-	if !protocol.ValidID(session) || !protocol.ValidID(id) {
+	if p.Conversation != "" {
+		return protocol.PTYInfo{}, protocol.Errorf(protocol.KindUnsupported, "this sandbox has no conversations")
+	}
+	return h.create(ctx, &ground{host: h, session: session, id: id, create: p})
+}
+
+// create starts a terminal on its ground.
+func (h *Host) create(ctx context.Context, on *ground) (protocol.PTYInfo, error) {
+	if !protocol.ValidID(on.session) || !protocol.ValidID(on.id) {
 		return protocol.PTYInfo{}, protocol.Errorf(protocol.KindInvalid, "not a session or terminal id")
 	}
-	l, err := h.Setup().Plan(p)
+	l, err := h.Setup().Plan(on.create)
 	if err != nil {
 		return protocol.PTYInfo{}, err
 	}
 	if err := ctx.Err(); err != nil {
 		return protocol.PTYInfo{}, protocol.Fault(protocol.KindUnavailable, err)
 	}
-	if err := h.reserve(id); err != nil {
+	if err := h.reserve(on.id); err != nil {
 		return protocol.PTYInfo{}, err
 	}
-	t, err := h.list(session, id, p, l)
+	t, err := h.list(on, l)
 	if err != nil {
 		return protocol.PTYInfo{}, protocol.AsError(err)
 	}
 	h.catchUp(t)
-	h.noteList(session)
+	h.noteList(on.session)
 	return t.Info(), nil
 }
 
 // list starts a terminal whose name is reserved and lists it.
-func (h *Host) list(session protocol.SessionID, id protocol.PTYID, p op.PTYCreate, l pty.Launch) (*Terminal, error) {
-	t, err := h.start(session, id, p, l)
+func (h *Host) list(on *ground, l pty.Launch) (*Terminal, error) {
+	t, err := on.start(l)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.starting, id)
+	delete(h.starting, on.id)
 	if err != nil {
 		return nil, err
 	}
-	h.listed[id] = t
+	h.listed[on.id] = t
 	if h.closed { // Shutdown didn't see it
 		t.close()
 	}
-	h.log.Info("terminal started", "session", session, "pty", id)
+	h.log.Info("terminal started", "session", on.session, "pty", on.id)
 	return t, nil
 }
 
@@ -225,68 +231,6 @@ func (h *Host) reserve(id protocol.PTYID) error {
 	return nil
 }
 
-func (h *Host) start(session protocol.SessionID, id protocol.PTYID, p op.PTYCreate, l pty.Launch) (t *Terminal, err error) {
-	defer func() {
-		if err != nil {
-			h.terminals.Done()
-		}
-	}()
-	a, err := h.accounts.Acquire(id)
-	if err != nil {
-		return nil, err
-	}
-	l.Account = a
-	if err := a.Introduce(p.CreatorID, p.CreatorName); err != nil {
-		h.release(a)
-		return nil, err
-	}
-	info := protocol.PTYInfo{
-		ID: id, CreatorID: p.CreatorID, Command: launch.CommandLine(p, l), Cols: l.Cols, Rows: l.Rows,
-		CreatedAt: time.Now().UnixMilli(),
-	}
-	begins, err := h.prepare(session, id, a, p)
-	if err != nil {
-		h.release(a)
-		return nil, err
-	}
-	l.Env, info.Egress = begins.Env, begins.Egress
-	h.counts.started.Add(1)
-	end := func() {
-		h.closeTo(session, id)
-		h.counts.ended.Add(1)
-		if h.config.Features != nil {
-			h.config.Features.TerminalEnded(begins.Terminal)
-		}
-		h.release(a)
-	}
-	notice := h.furnishNew(begins, a)
-	at := site{counts: h.counts, launched: l, notice: notice, created: p, spill: h.config.Spill, secrets: h.knownSecrets(), rules: arbiter.Options{Revoked: h.config.Revoked, ReportEvery: h.reports}}
-	if h.leases != nil {
-		at.rules.Leased = func(lease protocol.Lease) { h.leases.note(session, id, lease) }
-	}
-	if p.Record {
-		if at.tape, err = h.tape(session, info, at.secrets); err != nil {
-			end()
-			return nil, err
-		}
-	}
-	dev, proc, err := h.launch(l)
-	if err != nil {
-		if at.tape != nil {
-			err = errors.Join(err, at.tape.Discard())
-		}
-		end()
-		return nil, err
-	}
-	t = newTerminal(session, info, newProgram(dev, proc), at, h.log.With("pty", id))
-	go t.keep(func() { // Shutdown waits for it
-		end()
-		h.noteList(session)
-		h.terminals.Done()
-	})
-	return t, nil
-}
-
 // tape begins the recording of a terminal that is about to start.
 func (h *Host) tape(session protocol.SessionID, info protocol.PTYInfo, secrets *redact.Set) (*recording.Recording, error) {
 	if h.config.Recordings == nil {
@@ -294,12 +238,6 @@ func (h *Host) tape(session protocol.SessionID, info protocol.PTYInfo, secrets *
 	}
 	info.Command = withoutSecrets(secrets, info.Command)
 	return h.config.Recordings.Create(tapeParams(session, info, time.Now()))
-}
-
-func (h *Host) release(a account.Account) {
-	if err := h.accounts.Release(a); err != nil {
-		h.log.Warn("a terminal's account was not fully released", "error", err)
-	}
 }
 
 // running counts the terminals that still hold anything of the system. The

@@ -3,6 +3,7 @@ package terminal
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -52,7 +53,7 @@ func (h *Host) SetSecrets(set *redact.Set, values []string) {
 	h.mu.Unlock()
 	ts := h.all()
 	for _, t := range ts {
-		t.setSecrets(sets[0], sets[1:]...)
+		t.setSecrets(h.secrets.with(sets[0], t.hidden), sets[1:]...)
 	}
 	if h.config.Recordings != nil {
 		h.config.Recordings.SetSecrets(sets...)
@@ -70,6 +71,26 @@ func (h *Host) knownSecrets() *redact.Set {
 	return h.secrets.set
 }
 
+// with returns set, which is values, with what one terminal hides beside it. What
+// can't be masked isn't hidden: it is no secret. The caller holds changing.
+func (s *secrets) with(set *redact.Set, hidden []string) *redact.Set {
+	if len(hidden) == 0 {
+		return set
+	}
+	all, err := redact.Compile(slices.Concat(s.values, hidden))
+	if err != nil {
+		return set
+	}
+	return all
+}
+
+// atStart is with for a terminal that is about to start.
+func (s *secrets) atStart(set *redact.Set, hidden []string) *redact.Set {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	return s.with(set, hidden)
+}
+
 // withoutSecrets returns text as it may be seen.
 func withoutSecrets(set *redact.Set, text string) string {
 	if set.Empty() {
@@ -82,7 +103,7 @@ func withoutSecrets(set *redact.Set, text string) string {
 func (h *Host) catchUp(t *Terminal) {
 	h.secrets.changing.Lock()
 	defer h.secrets.changing.Unlock()
-	if set := h.knownSecrets(); set != t.view.secrets() {
+	if set := h.secrets.with(h.knownSecrets(), t.hidden); set != t.view.secrets() {
 		t.setSecrets(set, h.secrets.partial...)
 		t.search(append([]*redact.Set{set}, h.secrets.partial...)...)
 	}

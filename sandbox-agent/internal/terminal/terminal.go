@@ -27,6 +27,7 @@ type Terminal struct {
 	id         protocol.PTYID
 	launched   pty.Launch   // how its own program was started
 	created    op.PTYCreate // as it was asked for
+	hidden     []string     // masked beside the host's secrets
 	log        *slog.Logger
 	own        *program
 	arbiter    *arbiter.Arbiter
@@ -56,6 +57,7 @@ type site struct {
 	counts   *counts
 	launched pty.Launch
 	created  op.PTYCreate
+	hidden   []string
 	notice   string               // shown before anything that its program prints
 	tape     *recording.Recording // of it from its first byte
 	spill    *spill.Store
@@ -69,7 +71,7 @@ func newTerminal(session protocol.SessionID, info protocol.PTYInfo, own *program
 		at.counts = new(counts)
 	}
 	t := &Terminal{
-		session: session, id: info.ID, launched: at.launched, created: at.created, log: log, own: own,
+		session: session, id: info.ID, launched: at.launched, created: at.created, hidden: at.hidden, log: log, own: own,
 		transcript: transcript.New(info.ID, info.Cols, info.Rows, at.spill, log),
 		running:    make(chan struct{}, 1),
 		life: life{

@@ -87,7 +87,9 @@ func Mask(set *redact.Set, e protocol.ChatEvent) protocol.ChatEvent {
 		}
 	}
 	if e.From != nil {
-		e.From = &protocol.ChatFrom{UserID: e.From.UserID, Name: text(set, e.From.Name)}
+		from := *e.From
+		from.Name = text(set, from.Name)
+		e.From = &from
 	}
 	if e.Images != nil {
 		images := make([]protocol.ChatImage, len(e.Images))

@@ -1,6 +1,7 @@
 package masking
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -82,7 +83,7 @@ func TestEverywhere(t *testing.T) {
 		ChatLocal:    protocol.ChatLocal{DisplayText: secret, CommandName: secret, CommandMessage: secret, CommandArgs: secret},
 		ChatQuestion: protocol.ChatQuestion{Reason: secret, Input: raw},
 		ToolResult:   &protocol.ChatToolOutput{Content: secret, ToolUseResult: raw},
-		From:         &protocol.ChatFrom{UserID: "usr_1", Name: secret}, Images: []protocol.ChatImage{{Name: secret, Data: "data:,"}},
+		From:         &protocol.ChatFrom{UserID: "usr_1", GrantID: "gr_1", Name: secret}, Images: []protocol.ChatImage{{Name: secret, Data: "data:,"}},
 	}
 	masked := Mask(s, e)
 	text, err := json.Marshal(masked)
@@ -94,6 +95,9 @@ func TestEverywhere(t *testing.T) {
 	}
 	if want := `{"b":"x *******************","a":[1,true,null,{"n":"*************","*******************":2.5e3}],"q":"\"\\"}`; string(masked.Input) != want {
 		t.Errorf("%s\nwant %s", masked.Input, want)
+	}
+	if masked.From.UserID != "usr_1" || masked.From.GrantID != "gr_1" {
+		t.Errorf("nobody knows any more by whom: %+v", masked.From)
 	}
 	if *e.Content != secret || string(e.Input) != string(raw) || e.ToolResult.Content != secret {
 		t.Error("the event itself was changed")
@@ -109,11 +113,61 @@ func FuzzJSON(f *testing.F) {
 		if !json.Valid([]byte(text)) {
 			return
 		}
-		if masked := JSON(s, json.RawMessage(text)); !json.Valid(masked) || s.MatchesIn([]byte(masked)) && !s.MatchesIn([]byte(text)) {
+		masked := JSON(s, json.RawMessage(text))
+		if !json.Valid(masked) || s.MatchesIn([]byte(masked)) && !s.MatchesIn([]byte(text)) || shows(masked, secret) {
 			t.Errorf("%s became %s", text, masked)
 		}
 		if same := JSON(none, json.RawMessage(text)); string(same) != text && !none.MatchesIn([]byte(text)) {
 			t.Errorf("%s became %s", text, same)
+		}
+	})
+}
+
+// shows reports whether a string of valid JSON has text in it.
+func shows(raw []byte, text string) bool {
+	in := json.NewDecoder(bytes.NewReader(raw))
+	for {
+		token, err := in.Token()
+		if err != nil {
+			return false
+		}
+		if s, ok := token.(string); ok && strings.Contains(s, text) {
+			return true
+		}
+	}
+}
+
+// FuzzStored: a line of a log stays an event of the same kind and number, and what
+// was said in it is masked.
+func FuzzStored(f *testing.F) {
+	f.Add(`{"id":"i","kind":"text","seq":3,"content":"` + secret + `"}`)
+	f.Add(`{"kind":"tool_use","seq":4,"toolInput":{"` + secret + `":["` + secret + `\u0041"]},"from":{"userId":"u","name":"` + secret + `"}}`)
+	f.Add(`{"kind":"` + secret + `","content":1}`)
+	s := set(f, secret)
+	f.Fuzz(func(t *testing.T, text string) {
+		if !json.Valid([]byte(text)) {
+			return
+		}
+		masked := Stored(s, []byte(text))
+		if !json.Valid(masked) {
+			t.Fatalf("%s became %s", text, masked)
+		}
+		var was, is protocol.ChatEvent
+		if json.Unmarshal([]byte(text), &was) != nil {
+			if shows(masked, secret) {
+				t.Errorf("%s became %s", text, masked)
+			}
+			return
+		}
+		if err := json.Unmarshal(masked, &is); err != nil || is.Kind != was.Kind || is.Seq != was.Seq || is.ID != was.ID {
+			t.Fatalf("%s became %s: %v", text, masked, err)
+		}
+		if is.Content != nil && strings.Contains(*is.Content, secret) || shows(is.ToolInput, secret) || shows(is.Input, secret) ||
+			strings.Contains(is.ToolName, secret) || is.From != nil && strings.Contains(is.From.Name, secret) {
+			t.Errorf("%s became %s", text, masked)
+		}
+		if again := Stored(s, masked); !bytes.Equal(again, masked) {
+			t.Errorf("%s became %s", masked, again)
 		}
 	})
 }
