@@ -7,10 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/transcript"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // Most of what an arbiter does is tested with its terminal, in package terminal.
 

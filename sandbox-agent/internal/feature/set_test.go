@@ -10,11 +10,15 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A whole feature brings along all there is, and notes what is asked of it.
 type whole struct {
