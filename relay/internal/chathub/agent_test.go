@@ -98,6 +98,14 @@ func (s *sandbox) becomes(l *log, run protocol.RunState, command protocol.Comman
 	s.tellLocked(l, l.state)
 }
 
+// goesOn sends that nothing runs here and the conversation goes on in a terminal.
+func (s *sandbox) goesOn(l *log, in protocol.PTYID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.state.Run, l.state.CommandID, l.state.BeganAt, l.state.Terminal = protocol.RunIdle, "", 0, in
+	s.tellLocked(l, l.state)
+}
+
 // marks are the messages that go between events, by the event that they follow.
 type between struct {
 	protocol.Message

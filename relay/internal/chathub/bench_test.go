@@ -34,6 +34,7 @@ func (c *countingConn) WriteFrames(frames net.Buffers) error {
 }
 
 func (c *countingConn) Ping() error          { return nil }
+func (c *countingConn) Answered() uint64     { return 0 }
 func (c *countingConn) LastHeard() time.Time { return time.Now() }
 func (c *countingConn) Close(int, string)    {}
 
@@ -43,7 +44,7 @@ func attend(tb testing.TB, h *hub, conn Conn) (stop func()) {
 	tb.Helper()
 	s := newSocket(h.set, conn, Guest{Grant: &jws.Grant{Subject: "usr_alice", ID: "gr_alice"}, Token: "token", Session: testSession}, h.set.nextID())
 	f := newFollower(s, h, h.set.nextID(), s.grant.Load(), "token")
-	f.spot.cursor.Begin(0)
+	f.spot.cursor.Begin(0, true)
 	served := make(chan struct{})
 	go func() { // stop waits for it
 		defer close(served)

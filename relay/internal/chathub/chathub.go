@@ -48,6 +48,9 @@ type Conn interface {
 	Ping() error
 	// LastHeard returns when the peer was last heard.
 	LastHeard() time.Time
+	// Answered returns the highest number of a ping by [replay.PingFrame] that the
+	// peer has answered, 0: none.
+	Answered() uint64
 	// Close ends the socket with a close code of protocol.Kind.
 	Close(code int, reason string)
 }
@@ -74,10 +77,14 @@ type State struct {
 	Unsupported bool   // the sandbox doesn't run the provider
 	Run         protocol.RunState
 	CommandID   protocol.CommandID // that began the present run
-	Controller  protocol.UserID    // who may send; empty: the first who does
-	Mine        bool               // that is the socket's user
-	LastSeq     uint64             // of the newest event, 0: none
-	Pending     []protocol.Pending // open questions, oldest first; shared, not to be changed
+	// ClientMessageID is the socket's user's own name of the message that began it;
+	// empty: it has none, or is somebody else's.
+	ClientMessageID string
+	Controller      protocol.UserID    // who may send; empty: the first who does
+	Mine            bool               // that is the socket's user
+	LastSeq         uint64             // of the newest event, 0: none
+	Pending         []protocol.Pending // open questions, oldest first; shared, not to be changed
+	Terminal        protocol.PTYID     // where the conversation goes on; empty: nowhere else
 }
 
 // ErrNoSuch says that a sandbox has no such conversation.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/chatsocket"
 	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
@@ -74,10 +75,12 @@ func (h *hub) tellRefusal(f *follower, m protocol.ServerMessage) {
 		return // control_state says it
 	}
 	code := refusals[refused.Name]
-	if code == protocol.ChatNotController && !f.may(roster.Control) {
+	// Who has control already is refused for another reason: to hand it to somebody
+	// who may not have it.
+	if code == protocol.ChatNotController && (!f.may(roster.Control) || h.control.Controller() == f.socket.user) {
 		code = protocol.ChatForbidden
 	}
-	f.socket.Complain(protocol.ChatFault{Code: code, Text: refused.Message}, h.key.Conversation)
+	f.socket.Complain(protocol.ChatFault{Code: code, Text: chatsocket.Sentence(refused.Message)}, h.key.Conversation)
 }
 
 // heeds reports whether f is told what only clients know that have said
@@ -96,7 +99,7 @@ func (h *hub) greetNew() {
 		s := h.stateFor(f.socket.user)
 		f.socket.queue.tell(frameOf(h.controlFor(f)), maxOwn)
 		f.socket.queue.tell(h.presenceFrame(), maxOwn)
-		f.socket.queue.tell(frameOf(runState{protocol.ChatRunStateKind, h.key.Conversation, s.Run, s.CommandID}), maxOwn)
+		f.socket.queue.tell(frameOf(runState{protocol.ChatRunStateKind, h.key.Conversation, s.Run, s.CommandID, s.Terminal}), maxOwn)
 	}
 }
 
@@ -135,7 +138,7 @@ func (h *hub) tellRun(s protocol.ChatState) {
 			continue
 		}
 		if frame == nil {
-			frame = frameOf(runState{protocol.ChatRunStateKind, h.key.Conversation, s.Run, s.CommandID})
+			frame = frameOf(runState{protocol.ChatRunStateKind, h.key.Conversation, s.Run, s.CommandID, s.Terminal})
 		}
 		f.socket.queue.tell(frame, maxOwn)
 	}

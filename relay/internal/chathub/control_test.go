@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -91,7 +92,11 @@ func TestControl(t *testing.T) {
 		t.Errorf("%s", m)
 	}
 	x.s.GrantControl(t.Context(), convA, "usr_alice")
-	if m := x.until("protocol_error"); m.Code != "NOT_CONTROLLER" {
+	if m := x.until("protocol_error"); m.Code != "NOT_CONTROLLER" || m.Text != "Only the controller can do this." {
+		t.Errorf("%s", m)
+	}
+	y.s.GrantControl(t.Context(), convA, "usr_carol")
+	if m := y.until("protocol_error"); m.Code != "FORBIDDEN" || m.Text != "That user's access does not include control." {
 		t.Errorf("%s", m)
 	}
 	y.s.GrantControl(t.Context(), convA, "usr_alice")
@@ -146,8 +151,20 @@ func TestOldClients(t *testing.T) {
 	}
 	y.reads(convA, 2, 2)
 	x.reads(convA, 2, 2) // nothing else before
+	for _, in := range []protocol.PTYID{"pty_1", "", "pty_1"} {
+		w.agent.goesOn(l, in)
+		if m := y.gets("run_state"); m.State != "idle" || m.Terminal != string(in) {
+			t.Errorf("%s", m)
+		}
+	}
+	w.agent.prints(l)
+	y.reads(convA, 3, 3)
+	x.reads(convA, 3, 3)
 	x.s.Hello()
-	x.gets("control_state", "presence", "run_state")
+	x.gets("control_state", "presence")
+	if m := x.gets("run_state"); m.Terminal != "pty_1" {
+		t.Errorf("%s", m)
+	}
 }
 
 // TestPresence: those who know it are told of changes, at most once a second.
@@ -157,7 +174,7 @@ func TestPresence(t *testing.T) {
 	h.ring.Opened(protocol.ChatOpened{Epoch: 1, FirstSeq: 1, From: 1, State: protocol.ChatState{Run: protocol.RunIdle}})
 	f := newFollower(socket, h, 1, socket.grant.Load(), "token")
 	f.admitted, h.members[1] = true, f
-	f.spot.cursor.Begin(0)
+	f.spot.cursor.Begin(0, true)
 	now, told := time.Now(), 0
 	for i := range 100 { // within 4 s
 		h.present.Add(protocol.UserID(rune('a'+i)), "", false)
@@ -173,6 +190,10 @@ func TestPresence(t *testing.T) {
 	}
 	if wait := h.untilTick(now.Add(4 * time.Second)); wait > time.Second {
 		t.Errorf("the next one is due in %v", wait)
+	}
+	frame := string(h.presenceFrame()) // names some, and counts all
+	if n := strings.Count(frame, `"user_id"`); n != 50 || !strings.Contains(frame, `"count":100,`) {
+		t.Errorf("%d people are named: %s", n, frame)
 	}
 }
 

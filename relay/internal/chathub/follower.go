@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/chatsocket"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/replay"
 	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 	"github.com/fairlead/fairlead/tunnel"
@@ -24,7 +25,8 @@ type follower struct {
 
 	spot      spot
 	wish      atomic.Pointer[wish]
-	ungreeted atomic.Bool // it is to be told of control, presence and the run
+	asked     atomic.Uint64 // number of the ping before the last end of a run, 0: there was none
+	ungreeted atomic.Bool   // it is to be told of control, presence and the run
 
 	// Set by the hub's run before ready is closed.
 	err     error
@@ -55,6 +57,22 @@ func (f *follower) Stir() { f.socket.queue.stir(&f.spot) }
 
 // Expects implements chatring.Follower.
 func (f *follower) Expects(id protocol.CommandID) bool { return f.socket.expects(id) }
+
+// Ends implements chatring.Follower: the answer says that the client has got what
+// the run's end stands behind.
+func (f *follower) Ends() []byte {
+	number := f.socket.pings.Add(1)
+	f.asked.Store(number)
+	return replay.PingFrame(number)
+}
+
+// whole reports whether a client that subscribes again gets all behind its mark. One
+// of seed 002 does so with a mark behind what is still on its way to it, and shows
+// what comes twice twice; unless it has got the last run's end, that is all that it
+// can mean. Those that say chat.hello tell by the number.
+func (f *follower) whole() bool {
+	return f.socket.hello.Load() || f.spot.cursor.Idle() && f.socket.writer.conn.Answered() >= f.asked.Load()
+}
 
 // Queue implements chatring.Follower.
 func (f *follower) Queue(attempt uint64, frame []byte) bool {
@@ -96,8 +114,8 @@ func (w *wish) fulfil() {
 	case f.err == errAgain:
 		f.socket.followLater(f, w.mark)
 	case f.err != nil:
-		f.failed(f.err)
-	case f.spot.cursor.Begin(w.mark):
+		f.failed(f.err, w.mark)
+	case f.spot.cursor.Begin(w.mark, f.whole()):
 		f.began()
 	}
 }
@@ -107,7 +125,7 @@ func (s *Socket) followLater(old *follower, mark uint64) {
 	s.forget(old)
 	f, err := s.enter(old.hub.key.Conversation)
 	if err != nil {
-		s.refuse(old.hub.key.Conversation, err)
+		s.refuse(old.hub.key.Conversation, err, mark)
 		return
 	}
 	w := &wish{of: f, mark: mark}
@@ -152,10 +170,11 @@ func (f *follower) greetAgain() {
 	f.hub.nudge()
 }
 
-// failed tells the socket that it can't follow. The hub has forgotten f.
-func (f *follower) failed(err error) {
+// failed tells the socket that it can't follow after a mark. The hub has forgotten
+// f.
+func (f *follower) failed(err error, mark uint64) {
 	f.socket.forget(f)
-	f.socket.refuse(f.hub.key.Conversation, err)
+	f.socket.refuse(f.hub.key.Conversation, err, mark)
 }
 
 // enter returns the socket's place in a conversation, and makes one if there is
@@ -259,10 +278,10 @@ func (s *Socket) forget(f *follower) (mine bool) {
 	return mine
 }
 
-// refuse answers a chat.subscribe of a conversation that can't be followed. To
-// seed 002's client an error with a session's id is the end of its run, which goes
-// on: it is told without.
-func (s *Socket) refuse(c protocol.ConversationID, err error) {
+// refuse answers a chat.subscribe of a conversation that can't be followed after a
+// mark. To seed 002's client an error with a session's id is the end of its run,
+// which goes on: it is told without.
+func (s *Socket) refuse(c protocol.ConversationID, err error, mark uint64) {
 	named := c
 	if !s.hello.Load() {
 		named = ""
@@ -273,7 +292,7 @@ func (s *Socket) refuse(c protocol.ConversationID, err error) {
 	}
 	switch protocol.KindOf(err) {
 	case protocol.KindNotFound, protocol.KindEnded:
-		s.queue.tell(idle(c, false).frame(), maxOwn)
+		s.queue.tell(idle(c, mark > 0).frame(), maxOwn)
 	case protocol.KindForbidden, protocol.KindUnauthenticated, protocol.KindExpired:
 		s.Complain(chatsocket.NewFault(protocol.ChatForbidden, string(c)), named)
 	default:

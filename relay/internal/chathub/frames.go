@@ -61,6 +61,7 @@ type runState struct {
 	SessionID protocol.ConversationID `json:"sessionId"`
 	State     protocol.RunState       `json:"state"`
 	CommandID protocol.CommandID      `json:"commandId,omitempty"`
+	Terminal  protocol.PTYID          `json:"terminal,omitempty"` // where the conversation goes on
 }
 
 type moved struct {

@@ -339,7 +339,10 @@ func (h *hub) stateFor(user protocol.UserID) State {
 	s := State{Connected: v.Connected, LastSeq: v.Head, Controller: v.Lease.Holder, Mine: v.Lease.Holder == user, Run: protocol.RunIdle}
 	if v.State != nil {
 		s.Provider, s.Unsupported, s.Pending = v.State.Provider, v.State.Unsupported, v.State.Pending
-		s.Run, s.CommandID = v.State.Run, v.State.CommandID
+		s.Run, s.CommandID, s.Terminal = v.State.Run, v.State.CommandID, v.State.Terminal
+		if v.State.UserID == user {
+			s.ClientMessageID = v.State.ClientMessageID
+		}
 	}
 	return s
 }

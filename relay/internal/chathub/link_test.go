@@ -1,6 +1,7 @@
 package chathub
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -311,8 +312,8 @@ func TestHostileAgent(t *testing.T) {
 	}
 }
 
-// FuzzAgent feeds what a hostile agent may send: whatever sockets get is JSON of an
-// event's kind, with rising numbers.
+// FuzzAgent feeds what a hostile agent may send, on its stream and as a part of its
+// log: whatever sockets get is JSON of an event's kind, with rising numbers.
 func FuzzAgent(f *testing.F) {
 	var seed []byte
 	for _, m := range []protocol.Message{
@@ -326,11 +327,18 @@ func FuzzAgent(f *testing.F) {
 	}
 	f.Add(seed)
 	f.Add(seed[:len(seed)/2])
+	f.Add(seed[len(seed)/4:])
+	part, err := protocol.Append(nil, protocol.Chat{Seq: 5, Bytes: []byte(text(convA, 5))})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(append(part, seed[len(part):]...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		h, socket := still(t)
+		whole := data
 		fo := newFollower(socket, h, 1, socket.grant.Load(), "token")
 		h.ring.Opened(protocol.ChatOpened{Epoch: 1, FirstSeq: 1, From: 1, State: protocol.ChatState{Run: protocol.RunIdle}})
-		fo.spot.cursor.Begin(0)
+		fo.spot.cursor.Begin(0, true)
 		r, head := reader{hub: h, link: &link{}}, uint64(0)
 		for len(data) > 5 {
 			n := min(int(data[4])|int(data[3])<<8, len(data)-5)
@@ -358,12 +366,74 @@ func FuzzAgent(f *testing.F) {
 			batch, b = fo.spot.cursor.Collect(nil)
 			more = b.More
 			for _, frame := range batch {
-				payload, _, err := parse(frame)
-				var m struct{ Kind protocol.ChatKind }
-				if err != nil || json.Unmarshal(payload, &m) != nil || !chatring.EventKinds[m.Kind] {
-					t.Fatalf("%q, %v", frame, err)
-				}
+				shows(t, frame)
 			}
 		}
+		if len(whole) <= maxReplay { // nobody takes what waits
+			_, _ = fillsWith(t, whole) // what it says is of no use
+		}
 	})
+}
+
+// fillsWith has a cursor read bytes of an agent as the part of the log that it lacks.
+func fillsWith(t *testing.T, data []byte) (read uint64, err error) {
+	t.Helper()
+	h, socket := still(t)
+	fo := newFollower(socket, h, 1, socket.grant.Load(), "token")
+	h.ring.Opened(protocol.ChatOpened{Epoch: 1, FirstSeq: 1, LastSeq: 9, From: 10, State: protocol.ChatState{Run: protocol.RunIdle}})
+	fo.spot.cursor.Begin(1, true)
+	fo.spot.cursor.Collect(nil)
+	p, ok := fo.spot.cursor.Lacks()
+	if !ok || p.After != 1 || p.Until != 9 {
+		t.Fatalf("%+v, %t", p, ok)
+	}
+	err = socket.filler.events(&fo.spot, p, protocol.NewFrameReader(bytes.NewReader(data)))
+	for {
+		it, more := socket.queue.pop()
+		if !more {
+			break
+		}
+		if it.frame != nil {
+			shows(t, it.frame)
+			read++
+		}
+	}
+	if read > p.Until-p.After {
+		t.Errorf("%d events of %+v: %v", read, p, err)
+	}
+	return read, err
+}
+
+// TestHostileLog: a part of a log whose numbers fall, or that aren't asked for, is
+// read up to there.
+func TestHostileLog(t *testing.T) {
+	for name, tt := range map[string]struct {
+		seqs []uint64
+		read uint64
+		bad  bool
+	}{
+		"as asked": {[]uint64{2, 3, 9}, 3, false}, "falling": {[]uint64{4, 3}, 1, true}, "twice": {[]uint64{4, 4}, 1, true},
+		"not asked for": {[]uint64{9, 10}, 1, true}, "before": {[]uint64{1}, 0, true},
+	} {
+		var data []byte
+		for _, seq := range tt.seqs {
+			var err error
+			if data, err = protocol.Append(data, protocol.Chat{Seq: seq, Bytes: []byte(text(convA, seq))}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if read, err := fillsWith(t, data); read != tt.read || (err != nil) != tt.bad {
+			t.Errorf("%s: %d read, %v", name, read, err)
+		}
+	}
+}
+
+// shows checks a frame with an event.
+func shows(t *testing.T, frame []byte) {
+	t.Helper()
+	payload, _, err := parse(frame)
+	var m struct{ Kind protocol.ChatKind }
+	if err != nil || json.Unmarshal(payload, &m) != nil || !chatring.EventKinds[m.Kind] {
+		t.Fatalf("%q, %v", frame, err)
+	}
 }

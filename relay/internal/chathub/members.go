@@ -137,7 +137,7 @@ func (h *hub) expel(f *follower, err error) {
 	settled := f.settled
 	h.leave(f)
 	if f.settle(err); settled {
-		f.failed(err)
+		f.failed(err, 0)
 	}
 }
 

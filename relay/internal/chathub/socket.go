@@ -34,8 +34,9 @@ type Socket struct {
 
 	queue    queue
 	filler   filler
-	hello    atomic.Bool // the client has said chat.hello
-	away     atomic.Bool // it is being sent away
+	hello    atomic.Bool   // the client has said chat.hello
+	away     atomic.Bool   // it is being sent away
+	pings    atomic.Uint64 // that were sent before ends of runs
 	token    atomic.Pointer[string]
 	grant    atomic.Pointer[jws.Grant]
 	expected atomic.Pointer[[]protocol.CommandID] // whose texts it isn't sent
@@ -173,7 +174,7 @@ func (s *Socket) followers() []*follower {
 // Follow answers a chat.subscribe. Each conversation is acknowledged by
 // chat_subscribed, in order, and then sent to the socket: what comes after its
 // mark, and each event as it comes. A conversation that the sandbox doesn't have
-// is acknowledged as idle. Follow waits a moment for those that aren't open; later
+// is acknowledged as idle, where a mark is one that isn't covered. Follow waits a moment for those that aren't open; later
 // ones are acknowledged when they are.
 func (s *Socket) Follow(ctx context.Context, marks ...chatsocket.Mark) {
 	wishes, errs := make([]*wish, len(marks)), make([]error, len(marks))
@@ -188,7 +189,7 @@ func (s *Socket) Follow(ctx context.Context, marks ...chatsocket.Mark) {
 	defer cancel()
 	for i, w := range wishes {
 		if errs[i] != nil {
-			s.refuse(marks[i].SessionID, errs[i])
+			s.refuse(marks[i].SessionID, errs[i], marks[i].LastSeq)
 		} else {
 			w.await(ctx)
 		}

@@ -1,12 +1,12 @@
 package chathub
 
 import (
+	"bytes"
 	"context"
-	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"sync"
@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/chatsocket"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
+	"github.com/fairlead/fairlead/relay/internal/replay"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
@@ -167,11 +168,13 @@ type message struct {
 	Processing bool               `json:"isProcessing"`
 	Pending    []protocol.Pending `json:"pendingPermissions"`
 	Code       string
+	Text       string `json:"error"`
 	State      string
 	Controller string
 	Requests   []string
 	MSLeft     int64  `json:"ms_left"`
 	CommandID  string `json:"commandId"`
+	Terminal   string `json:"terminal"`
 	Count      int
 	Viewers    []protocol.PresentViewer
 	Origin     string
@@ -256,6 +259,24 @@ type conn struct {
 	stuck  chan struct{} // closed when one does
 	heard  time.Time
 	pings  int
+	asked  uint64 // number of the last ping that has one
+	silent bool   // it doesn't answer those
+}
+
+// answers has the client answer pings, or not.
+func (c *conn) answers(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.silent = !on
+}
+
+func (c *conn) Answered() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.silent {
+		return 0
+	}
+	return c.asked
 }
 
 func (c *conn) block(on bool) (stuck chan struct{}) {
@@ -310,6 +331,11 @@ func (c *conn) WriteFrames(frames net.Buffers) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(all) > 0 {
+		if ping := replay.PingFrame(c.asked + 1); bytes.HasPrefix(all, ping) {
+			c.asked++
+			all = all[len(ping):]
+			continue
+		}
 		payload, rest, err := parse(all)
 		if err != nil {
 			return err
@@ -324,21 +350,12 @@ func (c *conn) WriteFrames(frames net.Buffers) error {
 	return nil
 }
 
-// parse splits one unmasked frame off b.
+// parse splits one frame of text off b.
 func parse(b []byte) (payload, rest []byte, err error) {
-	var head [10]byte
-	copy(head[:], b)
-	n, header := int(head[1]), 2
-	switch n {
-	case 126:
-		n, header = int(binary.BigEndian.Uint16(head[2:])), 4
-	case 127:
-		n, header = int(binary.BigEndian.Uint64(head[2:])), 10
+	if len(b) > 0 && b[0] != 0x81 {
+		return nil, nil, errors.New("a frame of something else")
 	}
-	if header+n > len(b) || head[0] != 0x81 {
-		return nil, nil, io.ErrUnexpectedEOF
-	}
-	return b[header : header+n], b[header+n:], nil
+	return relaytest.Frame(b)
 }
 
 func (c *conn) Ping() error {

@@ -104,8 +104,10 @@ func (w *writer) take(it item) (size int) {
 	at := len(w.frames)
 	frames, b := it.of.cursor.Collect(append(w.frames, nil)) // with a place for the ack
 	if b.Ack != nil {                                        // encoded here, as it may be large
-		frames[at] = it.of.ack(b.Ack)
-		b.Bytes += len(frames[at])
+		ack := it.of.ack(b.Ack)
+		frames[at] = ack
+		frames = slices.Insert(frames, at, slices.Repeat([][]byte{ack}, b.Owed)...)
+		b.Bytes += len(ack) * (1 + b.Owed)
 	} else {
 		frames = slices.Delete(frames, at, at+1)
 	}

@@ -33,16 +33,23 @@ func kinds(all ...protocol.ChatKind) map[protocol.ChatKind]bool {
 // CheckMessage refuses a message of an agent that is no JSON object in UTF-8 or of
 // another kind.
 func CheckMessage(message []byte, allowed map[protocol.ChatKind]bool) error {
+	_, err := checked(message, allowed)
+	return err
+}
+
+// checked is CheckMessage, and returns the kind.
+func checked(message []byte, allowed map[protocol.ChatKind]bool) (protocol.ChatKind, error) {
 	if !utf8.Valid(message) {
-		return errors.New("chatring: a message is not UTF-8")
+		return "", errors.New("chatring: a message is not UTF-8")
 	}
 	if !json.Valid(message) {
-		return errors.New("chatring: a message is no JSON")
+		return "", errors.New("chatring: a message is no JSON")
 	}
-	if kind := kindOf(message); !allowed[protocol.ChatKind(kind)] {
-		return fmt.Errorf("chatring: a message of kind %.40q", kind)
+	kind := protocol.ChatKind(kindOf(message))
+	if !allowed[kind] {
+		return "", fmt.Errorf("chatring: a message of kind %.40q", kind)
 	}
-	return nil
+	return kind, nil
 }
 
 // kindOf returns the member "kind" of a valid JSON text as a browser sees it: of
@@ -101,6 +108,7 @@ func stringAt(valid []byte) []byte {
 type Event struct {
 	Seq    uint64
 	Origin protocol.CommandID // whose socket isn't sent it; empty: all are
+	Ends   bool               // it is the last one of its run
 	Frame  []byte             // a WebSocket frame, never changed
 }
 
@@ -138,8 +146,9 @@ func (a *Assembly) Take() (Event, error) {
 	if cap(message) <= protocol.MaxChatPiece {
 		a.bytes = message[:0] // the frame is a copy
 	}
-	if err := CheckMessage(message, EventKinds); err != nil {
+	kind, err := checked(message, EventKinds)
+	if err != nil {
 		return Event{}, err
 	}
-	return Event{next.Seq, next.Origin, replay.AppendTextFrame(make([]byte, 0, len(message)+10), message)}, nil
+	return Event{next.Seq, next.Origin, kind == protocol.ChatComplete, replay.AppendTextFrame(make([]byte, 0, len(message)+10), message)}, nil
 }

@@ -34,6 +34,8 @@ const (
 	// maxRounds bounds how often a log is read for one mark: each time the ring may
 	// have moved on.
 	maxRounds = 16
+	// maxOwed bounds the Acks of one cursor that wait.
+	maxOwed = protocol.MaxChatFollowed
 )
 
 // ErrVoid says that nobody wants what is read of a log any more.
@@ -46,6 +48,8 @@ type Follower interface {
 	Stir()
 	// Expects reports whether the follower isn't sent the text of a command.
 	Expects(id protocol.CommandID) bool
+	// Ends returns a frame to send before the last event of a run, nil: none.
+	Ends() (frame []byte)
 	// Queue takes a frame that was read of the log for an attempt, see Part. It
 	// reports whether it could.
 	Queue(attempt uint64, frame []byte) bool
@@ -193,11 +197,11 @@ func (r *Ring) Deliver() {
 }
 
 // Become replaces the state, before the event that results in it is appended.
-// changed: the conversation runs another way.
+// changed: the conversation runs another way, or elsewhere.
 func (r *Ring) Become(s protocol.ChatState) (changed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	changed = r.state == nil || r.state.Run != s.Run || r.state.CommandID != s.CommandID
+	changed = r.state == nil || r.state.Run != s.Run || r.state.CommandID != s.CommandID || r.state.Terminal != s.Terminal
 	r.state = &s
 	return changed
 }
@@ -253,9 +257,11 @@ type Cursor struct {
 	// Guarded by the ring's mu.
 	follows bool
 	gone    bool   // it never follows again
+	since   uint64 // number of the first event that was to be sent, with all behind it up to next
 	next    uint64 // number of the next event to be sent
 	live    bool   // the ring had next
 	ackDue  bool   // an Ack comes first
+	owed    int    // how many more of it: Begin was called as often before it was sent
 	gap     bool   // with Gap
 	filling bool   // the agent's log is being read for it
 	rounds  int    // times it was, since it began to follow
@@ -274,19 +280,34 @@ type Ack struct {
 // Init says whose cursor c is. It doesn't follow yet.
 func (c *Cursor) Init(r *Ring, of Follower) { c.ring, c.of = r, of }
 
-// Begin begins after mark, with an Ack; 0: with the running run. It may be called
-// again. fresh: the cursor hasn't followed before.
-func (c *Cursor) Begin(mark uint64) (fresh bool) {
-	c.ring.mu.Lock()
-	defer c.ring.mu.Unlock()
-	if c.gone || c.ring.state == nil {
+// Begin begins after mark, with an Ack; 0: with the running run. fresh: the cursor
+// hasn't followed before. It may be called again; then whole says that what was sent
+// since the first time comes again.
+func (c *Cursor) Begin(mark uint64, whole bool) (fresh bool) {
+	r := c.ring
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c.gone || r.state == nil {
 		return false
 	}
 	fresh = c.enlist()
-	c.move(c.place(mark))
+	if next, gap := c.place(mark); fresh || whole || gap || next < c.since || next > c.next {
+		c.move(next, gap)
+	}
+	if c.ackDue {
+		c.owed = min(c.owed+1, maxOwed)
+	}
 	c.ackDue, c.rounds = true, 0
 	c.of.Stir()
 	return fresh
+}
+
+// Idle reports whether no run is under way, and all of the last one was collected.
+func (c *Cursor) Idle() bool {
+	r := c.ring
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state != nil && r.state.Run == protocol.RunIdle && c.next > r.head
 }
 
 // GoOn follows from the head on, without an Ack, unless c follows already.
@@ -347,7 +368,7 @@ func (c *Cursor) place(mark uint64) (next uint64, gap bool) {
 
 // move sets the cursor. The caller holds the ring's mu.
 func (c *Cursor) move(next uint64, gap bool) {
-	c.next, c.gap, c.live, c.filling = next, gap, false, false
+	c.since, c.next, c.gap, c.live, c.filling = next, next, gap, false, false
 	c.attempt++
 	if gap {
 		c.ring.gaps.WithLabelValues(GapMark).Inc()
@@ -358,7 +379,7 @@ func (c *Cursor) move(next uint64, gap bool) {
 // ring's mu.
 func (c *Cursor) skip(why string) {
 	c.ring.gaps.WithLabelValues(why).Inc()
-	c.next, c.gap, c.ackDue, c.live, c.filling = c.ring.head+1, true, true, true, false
+	c.since, c.next, c.gap, c.ackDue, c.live, c.filling = c.ring.head+1, c.ring.head+1, true, true, true, false
 	c.attempt++
 }
 
@@ -366,6 +387,7 @@ func (c *Cursor) skip(why string) {
 // what Collect has appended.
 type Batch struct {
 	Ack   *Ack
+	Owed  int  // how often the Ack comes once more
 	Bytes int  // of the events
 	More  bool // there is more in the ring
 	Fill  bool // the agent's log must be read first, see Lacks
@@ -386,7 +408,8 @@ func (c *Cursor) Collect(out net.Buffers) (net.Buffers, Batch) {
 	}
 	if c.ackDue {
 		b.Ack = &Ack{Epoch: r.epoch, FirstSeq: r.firstSeq, LastSeq: r.head, Gap: c.gap, State: r.state}
-		c.ackDue, c.gap = false, false
+		b.Owed = c.owed
+		c.ackDue, c.gap, c.owed = false, false, 0
 	}
 	switch {
 	case c.filling:
@@ -409,6 +432,11 @@ func (c *Cursor) take(out net.Buffers, b *Batch) net.Buffers {
 		c.next = e.Seq + 1
 		if e.Origin != "" && c.of.Expects(e.Origin) {
 			continue
+		}
+		if e.Ends {
+			if frame := c.of.Ends(); frame != nil {
+				out = append(out, frame)
+			}
 		}
 		out = append(out, e.Frame)
 		b.Bytes += len(e.Frame)

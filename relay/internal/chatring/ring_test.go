@@ -2,6 +2,7 @@ package chatring
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -36,6 +37,7 @@ type reader struct {
 }
 
 func (r *reader) Stir()                              {}
+func (r *reader) Ends() []byte                       { return nil }
 func (r *reader) Expects(id protocol.CommandID) bool { return id == r.expects }
 func (r *reader) Queue(attempt uint64, f []byte) bool {
 	r.queue = append(r.queue, Event{Seq: attempt, Frame: f})
@@ -91,13 +93,24 @@ func (r *reader) take(t *rapid.T) {
 	}
 }
 
-// begin has the reader begin after a mark.
-func (r *reader) begin(mark uint64) {
-	r.cursor.Begin(mark)
-	r.cursor.ring.mu.Lock()
-	defer r.cursor.ring.mu.Unlock()
-	r.next, r.fill, r.jumps = r.cursor.next, false, false
-	if want := mark + 1; mark > 0 && mark <= uint64(len(r.model.log)) && want >= r.model.first && r.next != want {
+// begin has the reader begin after a mark. What it has been sent or is to be sent
+// comes again only if it wants the whole.
+func (r *reader) begin(mark uint64, whole bool) {
+	c, head := &r.cursor, uint64(len(r.model.log))
+	known := mark > 0 && mark <= head && mark+1 >= r.model.first
+	goesOn := known && c.follows && !whole && c.since <= mark+1 && mark+1 <= c.next
+	attempt := c.attempt
+	c.Begin(mark, whole)
+	c.ring.mu.Lock()
+	defer c.ring.mu.Unlock()
+	switch {
+	case goesOn && c.attempt != attempt:
+		panic(fmt.Sprintf("a mark of %d brings again what was sent", mark))
+	case c.attempt == attempt: // it goes on where it was
+		return
+	}
+	r.next, r.fill, r.jumps = c.next, false, false
+	if want := mark + 1; known && r.next != want {
 		panic(fmt.Sprintf("a mark of %d begins at %d", mark, r.next))
 	}
 }
@@ -167,9 +180,11 @@ func TestModel(t *testing.T) {
 				}
 				r.cursor.Init(&m.ring, r)
 				m.all = append(m.all, r)
-				r.begin(uint64(rapid.IntRange(0, len(m.log)+2).Draw(t, "mark")))
+				r.begin(uint64(rapid.IntRange(0, len(m.log)+2).Draw(t, "mark")), true)
 			},
-			"again": func(t *rapid.T) { one().begin(uint64(rapid.IntRange(0, len(m.log)+2).Draw(t, "mark"))) },
+			"again": func(t *rapid.T) {
+				one().begin(uint64(rapid.IntRange(0, len(m.log)+2).Draw(t, "mark")), rapid.Bool().Draw(t, "whole"))
+			},
 			"leave": func(t *rapid.T) {
 				r := one()
 				r.cursor.End()
@@ -192,6 +207,81 @@ func TestModel(t *testing.T) {
 			},
 		})
 	})
+}
+
+// still is a follower that only counts.
+type still struct{ stirred int }
+
+func (s *still) Stir()                           { s.stirred++ }
+func (s *still) Ends() []byte                    { return nil }
+func (s *still) Expects(protocol.CommandID) bool { return false }
+func (s *still) Queue(uint64, []byte) bool       { return true }
+
+// TestOpened: those who follow go on without a word only where a new stream
+// continues the last one, in the same log.
+func TestOpened(t *testing.T) {
+	for name, c := range map[string]struct {
+		opened protocol.ChatOpened
+		gap    bool
+	}{
+		"goes on":           {protocol.ChatOpened{Epoch: 1, From: 5, LastSeq: 9}, false},
+		"another epoch":     {protocol.ChatOpened{Epoch: 2, From: 5, LastSeq: 9}, true},
+		"the agent says so": {protocol.ChatOpened{Epoch: 1, From: 5, LastSeq: 9, Gap: true}, true},
+		"further on":        {protocol.ChatOpened{Epoch: 1, From: 6, LastSeq: 9}, true},
+		"once more":         {protocol.ChatOpened{Epoch: 1, From: 4, LastSeq: 9}, true},
+	} {
+		var ring Ring
+		var window atomic.Int64
+		window.Store(1 << 20)
+		ring.Init(&window, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gaps"}, []string{"reason"}))
+		c.opened.FirstSeq, c.opened.State.Run = 1, protocol.RunIdle
+		ring.Opened(protocol.ChatOpened{Epoch: 1, FirstSeq: 1, From: 1, State: c.opened.State})
+		var cursor Cursor
+		cursor.Init(&ring, &still{})
+		for seq := range uint64(4) {
+			if err := ring.Append(Event{Seq: seq + 1, Frame: []byte("event")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cursor.Begin(4, true)
+		cursor.Collect(nil)
+		ring.Opened(c.opened)
+		if err := ring.Append(Event{Seq: c.opened.From, Frame: []byte("next")}); err != nil {
+			t.Fatal(err)
+		}
+		frames, b := cursor.Collect(nil)
+		if gap := b.Ack != nil && b.Ack.Gap && b.Ack.Epoch == c.opened.Epoch; gap != c.gap || len(frames) != 1 || string(frames[0]) != "next" {
+			t.Errorf("%s: %+v and %q", name, b.Ack, frames)
+		}
+	}
+}
+
+// TestReads: what is read of another epoch's log isn't the rest of this one's.
+func TestReads(t *testing.T) {
+	var ring Ring
+	var window atomic.Int64
+	ring.Init(&window, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gaps"}, []string{"reason"}))
+	ring.Opened(protocol.ChatOpened{Epoch: 1, FirstSeq: 1, From: 10, State: protocol.ChatState{Run: protocol.RunIdle}})
+	var cursor Cursor
+	cursor.Init(&ring, &still{})
+	cursor.Begin(1, true)
+	if _, b := cursor.Collect(nil); !b.Fill {
+		t.Fatalf("%+v", b)
+	}
+	p, ok := cursor.Lacks()
+	if !ok || p.After != 1 || p.Until != 9 {
+		t.Fatalf("%+v", p)
+	}
+	if err := cursor.Reads(p, 2, false); err == nil || errors.Is(err, ErrVoid) {
+		t.Errorf("%v", err)
+	}
+	if err := cursor.Reads(p, 1, false); err != nil {
+		t.Error(err)
+	}
+	cursor.Begin(2, true)
+	if err := cursor.Reads(p, 1, false); !errors.Is(err, ErrVoid) {
+		t.Errorf("it goes on elsewhere: %v", err)
+	}
 }
 
 // FuzzCheckMessage: what is let through is an object whose kind every JSON parser

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/relaytest"
 )
 
 func FuzzAssembly(f *testing.F) {
@@ -24,7 +25,7 @@ func FuzzAssembly(f *testing.F) {
 				continue
 			}
 			kf, _ := a.Take()
-			payload, rest, err := parse(bytes.Join(kf.frames, nil))
+			payload, rest, err := relaytest.Frame(bytes.Join(kf.frames, nil))
 			if err != nil || len(rest) > 0 || !bytes.Equal(payload, sent) || kf.bytes != len(sent) {
 				t.Fatalf("%d bytes became %d, %d behind, %v", len(sent), len(payload), len(rest), err)
 			}

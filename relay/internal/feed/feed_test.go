@@ -1,8 +1,6 @@
 package feed
 
 import (
-	"encoding/binary"
-	"errors"
 	"net"
 	"testing"
 
@@ -10,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/relaytest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -61,7 +60,7 @@ func takes(t *testing.T, r *Reader) (n int, out Outcome) {
 		for _, b := range frames {
 			for len(b) > 0 {
 				head := b
-				payload, rest, err := parse(head)
+				payload, rest, err := relaytest.Frame(head)
 				if err != nil {
 					frames[0] = nil // a header apart from its payload: the rest of a frame
 					n += len(b)
@@ -95,21 +94,4 @@ func tooSlow(r *Reader) {
 	defer r.feed.mu.Unlock()
 	r.lose(ResyncUnacked)
 	r.pos.told = true
-}
-
-// parse splits one unmasked frame off b.
-func parse(b []byte) (payload, rest []byte, err error) {
-	var head [10]byte
-	copy(head[:], b)
-	n, header := int(head[1]), 2
-	switch n {
-	case 126:
-		n, header = int(binary.BigEndian.Uint16(head[2:])), 4
-	case 127:
-		n, header = int(binary.BigEndian.Uint64(head[2:])), 10
-	}
-	if len(b) < header+n {
-		return nil, nil, errors.New("a frame ends early")
-	}
-	return b[header : header+n], b[header+n:], nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
+	"github.com/fairlead/fairlead/relay/internal/replay"
 )
 
 // lingerBytes bounds what is read of a message that is too large after it was
@@ -41,7 +42,8 @@ var pingFrame = []byte{0x89, 0x00}
 type Conn struct {
 	ws    *websocket.Conn
 	raw   *lockedConn
-	heard atomic.Int64 // Unix nanoseconds of the last message or pong
+	heard atomic.Int64  // Unix nanoseconds of the last message or pong
+	pongs atomic.Uint64 // the highest number of one
 }
 
 // Upgrade upgrades r, with the subprotocol that the offer asks for. A message of
@@ -60,7 +62,7 @@ func accept(w http.ResponseWriter, r *http.Request, subprotocols []string, most 
 		Subprotocols:       subprotocols,
 		InsecureSkipVerify: true, // access.Origins has checked Host and Origin, more strictly
 		CompressionMode:    websocket.CompressionDisabled,
-		OnPongReceived:     func(context.Context, []byte) { c.hear() },
+		OnPongReceived:     func(_ context.Context, payload []byte) { c.answer(payload) },
 		OnPingReceived: func(_ context.Context, payload []byte) bool {
 			c.raw.pong(payload) // the library would close the socket if a write takes 5 s
 			return false
@@ -104,6 +106,20 @@ func (c *Conn) Ping() error {
 	_, err := c.raw.Write(pingFrame)
 	return err
 }
+
+// answer notes a pong.
+func (c *Conn) answer(payload []byte) {
+	c.hear()
+	number, ok := replay.PingNumber(payload)
+	if !ok {
+		return
+	}
+	for last := c.pongs.Load(); number > last && !c.pongs.CompareAndSwap(last, number); last = c.pongs.Load() {
+	}
+}
+
+// Answered implements chathub.Conn.
+func (c *Conn) Answered() uint64 { return c.pongs.Load() }
 
 // hear notes that something was received.
 func (c *Conn) hear() { c.heard.Store(time.Now().UnixNano()) }

@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/agentstream"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/input"
+	"github.com/fairlead/fairlead/relay/internal/relaytest"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -171,7 +172,7 @@ func (k *keyboard) flush() {
 		}
 		batch, _, _ := k.socket.socket.collect(false)
 		for all := bytes.Join(batch, nil); len(all) > 0; {
-			payload, rest, err := parse(all)
+			payload, rest, err := relaytest.Frame(all)
 			if err != nil {
 				k.t.Fatal(err)
 			}

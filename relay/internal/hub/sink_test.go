@@ -2,14 +2,14 @@ package hub
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/fairlead/fairlead/relay/internal/relaytest"
 )
 
 // Kinds of items beside the types of text frames.
@@ -103,7 +103,7 @@ func (s *sink) WriteFrames(frames net.Buffers) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(all) > 0 {
-		payload, rest, err := parse(all)
+		payload, rest, err := relaytest.Frame(all)
 		if err != nil {
 			return err
 		}
@@ -123,23 +123,6 @@ func (s *sink) WriteFrames(frames net.Buffers) error {
 		all = rest
 	}
 	return nil
-}
-
-// parse splits one unmasked frame off b.
-func parse(b []byte) (payload, rest []byte, err error) {
-	var head [10]byte
-	copy(head[:], b)
-	n, header := int(head[1]), 2
-	switch n {
-	case 126:
-		n, header = int(binary.BigEndian.Uint16(head[2:])), 4
-	case 127:
-		n, header = int(binary.BigEndian.Uint64(head[2:])), 10
-	}
-	if header+n > len(b) {
-		return nil, nil, io.ErrUnexpectedEOF
-	}
-	return b[header : header+n], b[header+n:], nil
 }
 
 // Ping implements Sink.

@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/agentstream"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/presence"
+	"github.com/fairlead/fairlead/relay/internal/relaytest"
 	"github.com/fairlead/fairlead/relay/internal/roster"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
@@ -62,7 +63,7 @@ func told(t *testing.T, v *Viewer) (kinds []string) {
 	v.outbox.mu.Lock()
 	defer v.outbox.mu.Unlock()
 	for b := v.outbox.notices; len(b) > 0; {
-		payload, rest, err := parse(b)
+		payload, rest, err := relaytest.Frame(b)
 		if err != nil {
 			t.Fatal(err)
 		}

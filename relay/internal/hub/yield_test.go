@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/agentstream"
 	"github.com/fairlead/fairlead/relay/internal/input"
+	"github.com/fairlead/fairlead/relay/internal/relaytest"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
 
@@ -91,7 +92,7 @@ func (e *executing) dropped() string {
 	e.v.outbox.mu.Lock()
 	defer e.v.outbox.mu.Unlock()
 	for b := e.v.outbox.notices; len(b) > 0; {
-		payload, rest, err := parse(b)
+		payload, rest, err := relaytest.Frame(b)
 		if err != nil {
 			e.Fatal(err)
 		}
@@ -331,7 +332,7 @@ func graceOf(t *testing.T, v *Viewer) int64 {
 	defer v.outbox.mu.Unlock()
 	left := int64(-1)
 	for b := v.outbox.notices; len(b) > 0; {
-		payload, rest, err := parse(b)
+		payload, rest, err := relaytest.Frame(b)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ const (
 	opText   = 0x1
 	opBinary = 0x2
 	opClose  = 0x8
+	opPing   = 0x9
 	fin      = 0x80
 
 	length16  = 126 // the length follows in 2 B
@@ -51,6 +52,20 @@ func AppendCloseFrame(dst []byte, code uint16, reason string) []byte {
 	dst = appendHeader(dst, opClose, 2+len(reason))
 	dst = binary.BigEndian.AppendUint16(dst, code)
 	return append(dst, reason...)
+}
+
+// PingFrame returns a ping with a number. Its answer says that the peer has got all
+// that was written before it.
+func PingFrame(number uint64) []byte {
+	return binary.BigEndian.AppendUint64(appendHeader(nil, opPing, 8), number)
+}
+
+// PingNumber returns the number of a PingFrame's payload, which is its answer's.
+func PingNumber(payload []byte) (number uint64, ok bool) {
+	if len(payload) != 8 {
+		return 0, false
+	}
+	return binary.BigEndian.Uint64(payload), true
 }
 
 func appendHeader(dst []byte, op byte, n int) []byte {
