@@ -165,7 +165,8 @@ func FuzzAppCookie(f *testing.F) {
 	f.Add(value)
 	f.Add("")
 	f.Fuzz(func(t *testing.T, cookie string) {
-		if s, ok := a.unseal(cookie); ok && s != want {
+		// The fuzzer's processes have each sealed one of their own.
+		if s, ok := a.unseal(cookie); ok && (s.User != want.User || s.Session != want.Session || s.Token != want.Token) {
 			t.Errorf("%q opens as %+v", cookie, s)
 		}
 	})

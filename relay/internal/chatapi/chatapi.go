@@ -49,9 +49,10 @@ type API struct {
 	SocketsPerPerson int
 	Log              *slog.Logger
 
-	people gateway.Tally
-	weight weights
-	proxy  *reverseproxy.Proxy
+	people  gateway.Tally
+	weight  weights
+	resends resends
+	proxy   *reverseproxy.Proxy
 
 	// What a socket's client has asked for goes on without the socket. Nothing is
 	// added once closed is set.

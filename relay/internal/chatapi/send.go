@@ -1,13 +1,13 @@
 package chatapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program/pause"
@@ -26,11 +26,14 @@ type sending struct {
 	grant *jws.Grant
 	token string
 	began time.Time
+	key   string // idempotency key of its first command
+	try   int    // which one it is now, see resends
 }
 
 // send has a message sent, or says why it isn't. It goes on when the client leaves.
 func (c *client) send(q chatsocket.Request) {
 	s := sending{c: c, q: q, began: time.Now()}
+	s.key = s.firstKey()
 	s.grant, s.token = c.socket.Grant()
 	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
 	defer cancel()
@@ -53,19 +56,9 @@ func (s *sending) do(ctx context.Context) (protocol.ChatFault, bool) {
 	if !s.allows(protocol.CapChat) || options.Lifts() && !s.allows(protocol.CapApprove) {
 		return chatsocket.NewFault(protocol.ChatForbidden, string(id)), true
 	}
-	busy, refused := chatsocket.NewFault(protocol.ChatUnavailable, string(id)), false
-	switch {
-	case err != nil:
-		return busy, true
-	case state.Unsupported:
-		return chatsocket.NewFault(protocol.ChatUnsupportedProvider, state.Provider), true
-	case state.Controller != "" && !state.Mine:
-		busy, refused = chatsocket.NewFault(protocol.ChatNotController, string(id)), true
-	case state.Run == protocol.RunRunning || state.Run == protocol.RunAborting:
-		busy, refused = chatsocket.NewFault(protocol.ChatRunInProgress, string(id)), true
-	}
-	if refused && s.q.ClientMessageID == "" {
-		return busy, true
+	fault, refused, busy := maySend(state, err, id)
+	if refused && (!busy || !s.maybeSent(state)) {
+		return fault, true
 	}
 	if err := s.c.socket.Attach(ctx, id); err != nil && s.c.ctx.Err() == nil {
 		return faultOf(err, id), true
@@ -77,17 +70,31 @@ func (s *sending) do(ctx context.Context) (protocol.ChatFault, bool) {
 	case refused && err == nil && s.known(env.CommandID, state):
 		return protocol.ChatFault{}, false // what runs is this very message
 	case refused:
-		return busy, true
+		return fault, true
 	case err != nil:
 		return signFault(err, id), true
 	}
 	if !s.c.echo.Load() {
 		s.c.expect(env.CommandID)
 	}
-	if _, err := s.c.api.carry(ctx, env); err != nil {
-		return faultOf(err, id), true
+	if s.q.ClientMessageID != "" {
+		s.c.api.resends.sends(s.grant.Subject, s.key)
+	}
+	_, err = s.c.api.carry(ctx, env)
+	if _, said := chatsocket.ParseFault(err); said && s.q.ClientMessageID != "" {
+		s.c.api.resends.refused(s.grant.Subject, s.key, s.try)
+	}
+	if err != nil {
+		return unsent(err, id), true
 	}
 	return protocol.ChatFault{}, false
+}
+
+// maybeSent reports whether a message may have been sent before: what runs has its
+// name, or it came here. Any other isn't signed in vain, so that its command is no
+// older than the message's way to the sandbox.
+func (s *sending) maybeSent(state chathub.State) bool {
+	return s.q.ClientMessageID != "" && (state.ClientMessageID == s.q.ClientMessageID || s.c.api.resends.knows(s.grant.Subject, s.key))
 }
 
 func (s *sending) allows(need protocol.Capability) bool {
@@ -97,7 +104,7 @@ func (s *sending) allows(need protocol.Capability) bool {
 // known reports whether a message that can't be sent now was sent before: it is
 // what runs, or this relay knows what became of it.
 func (s *sending) known(id protocol.CommandID, state chathub.State) bool {
-	if state.CommandID == id {
+	if state.CommandID == id || state.ClientMessageID != "" && state.ClientMessageID == s.q.ClientMessageID {
 		return true
 	}
 	record, ok := s.c.api.Dispatcher.Lookup(id)
@@ -116,11 +123,13 @@ func (s *sending) known(id protocol.CommandID, state chathub.State) bool {
 func (s *sending) sign(ctx context.Context, options op.ChatOptions) (protocol.CommandEnvelope, error) {
 	body := &op.ChatSend{Conversation: s.q.SessionID, ClientMessageID: s.q.ClientMessageID, Options: options}
 	message := &protocol.ChatMessage{Content: s.q.Content, Images: s.q.Images}
-	raw, err := json.Marshal(message)
+	inline, err := json.Marshal(message)
 	if err != nil {
 		return protocol.CommandEnvelope{}, protocol.Fault(protocol.KindInvalid, err)
 	}
-	if body.Message = message; len(raw) > protocol.MaxChatInline {
+	var raw []byte
+	if body.Message = message; len(inline) > protocol.MaxChatInline {
+		raw = unescaped(message)
 		sum := sha256.Sum256(raw)
 		body.Message, body.MessageSHA256 = nil, hex.EncodeToString(sum[:])
 	}
@@ -133,12 +142,30 @@ func (s *sending) sign(ctx context.Context, options op.ChatOptions) (protocol.Co
 		}
 	}
 	who := caller{grant: s.grant, token: s.token, session: s.c.session}
-	return s.c.api.sign(ctx, who, op.Op{Kind: op.KindChatSend, Body: body}, s.key())
+	do := op.Op{Kind: op.KindChatSend, Body: body}
+	env, err := s.c.api.sign(ctx, who, do, s.key) // it fails for another message of this name
+	var again string
+	if s.try, again = s.c.api.resends.next(s.grant.Subject, s.key); err == nil && s.try > 0 {
+		env, err = s.c.api.sign(ctx, who, do, again)
+	}
+	return env, err
 }
 
-// key returns the idempotency key of the message: that of its own name in its
-// conversation, or a random one.
-func (s *sending) key() string {
+// unescaped returns a message as JSON whose < > & are written as they are, which
+// otherwise are six bytes each: a page of HTML might be too large then.
+func unescaped(m *protocol.ChatMessage) []byte {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	if e.Encode(m) != nil {
+		panic("chatapi: a message can't be encoded") // it was before
+	}
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n"))
+}
+
+// firstKey returns the idempotency key of the message's first command: that of its
+// own name in its conversation, or a random one.
+func (s *sending) firstKey() string {
 	if s.q.ClientMessageID == "" {
 		return rand.Text()
 	}
@@ -177,20 +204,9 @@ func (c *client) abort(q chatsocket.Request) {
 
 func (c *client) tryAbort(ctx context.Context, id protocol.ConversationID, grant *jws.Grant, token string) (protocol.ChatFault, bool) {
 	state, err := c.stateOf(ctx, id)
-	none := chatsocket.NewFault(protocol.ChatNoActiveRun, string(id))
-	allowed := grant.Allows(c.session, "", protocol.CapChat)
-	owns := grant.Allows(c.session, "", protocol.CapAdmin)
-	switch {
-	case err != nil && protocol.KindOf(err) == protocol.KindNotFound:
-		return none, true
-	case !allowed:
-		return chatsocket.NewFault(protocol.ChatForbidden, string(id)), true
-	case err != nil:
-		return faultOf(err, id), true
-	case state.Run == protocol.RunIdle:
-		return none, true
-	case state.Controller != "" && !state.Mine && !owns:
-		return chatsocket.NewFault(protocol.ChatNotController, string(id)), true
+	fault, refused := mayAbort(state, err, id, grant.Allows(c.session, "", protocol.CapChat), grant.Allows(c.session, "", protocol.CapAdmin))
+	if refused {
+		return fault, true
 	}
 	who := caller{grant: grant, token: token, session: c.session}
 	env, err := c.api.sign(ctx, who, op.Op{Kind: op.KindChatAbort, Body: &op.ChatAbort{Conversation: id}}, rand.Text())
@@ -203,8 +219,14 @@ func (c *client) tryAbort(ctx context.Context, id protocol.ConversationID, grant
 	return protocol.ChatFault{}, false
 }
 
+// signTimeout bounds the wait for the control plane, which signs within
+// milliseconds, or hangs. It is a variable so that a test can change it.
+var signTimeout = 10 * time.Second
+
 // sign has an operation on a session's conversations signed.
 func (a *API) sign(ctx context.Context, c caller, do op.Op, key string) (protocol.CommandEnvelope, error) {
+	ctx, cancel := context.WithTimeout(ctx, signTimeout)
+	defer cancel()
 	return a.Signer.Sign(ctx, dispatch.SignRequest{
 		Grant: c.token, Op: do, IdempotencyKey: key,
 		Target: protocol.CommandTarget{SandboxID: c.grant.Sandbox, SessionID: c.session},
@@ -239,27 +261,3 @@ func signFault(err error, id protocol.ConversationID) protocol.ChatFault {
 	}
 	return faultOf(err, id)
 }
-
-// faultOf returns the fault for an error, which may carry one.
-func faultOf(err error, id protocol.ConversationID) protocol.ChatFault {
-	if fault, ok := chatsocket.ParseFault(err); ok {
-		return fault
-	}
-	e := protocol.AsError(err)
-	switch e.Kind {
-	case protocol.KindNotFound, protocol.KindEnded:
-		return chatsocket.NewFault(protocol.ChatSessionNotFound, string(id))
-	case protocol.KindForbidden, protocol.KindUnauthenticated, protocol.KindExpired:
-		return chatsocket.NewFault(protocol.ChatForbidden, string(id))
-	case protocol.KindInvalid, protocol.KindTooLarge, protocol.KindUnsupported, protocol.KindConflict:
-		return protocol.ChatFault{Code: protocol.ChatInternalError, Text: sentence(e.Error())}
-	case protocol.KindNoSpace:
-		return protocol.ChatFault{Code: protocol.ChatUnavailable, Text: sentence(e.Error())}
-	case protocol.KindUnknown:
-		return protocol.ChatFault{Code: protocol.ChatUnavailable, Text: "It isn't known whether this was done. What follows in the session shows it."}
-	}
-	return chatsocket.NewFault(protocol.ChatUnavailable, string(id))
-}
-
-// sentence returns an error's message as a sentence.
-func sentence(s string) string { return strings.ToUpper(s[:min(1, len(s))]) + s[min(1, len(s)):] + "." }

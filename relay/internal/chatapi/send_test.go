@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -170,6 +171,86 @@ func TestSend(t *testing.T) {
 	u.sync() // no ack of success
 }
 
+// TestOwnText: whoever sends follows from then on, and isn't sent the text that its
+// client has shown, unless that wants it; everybody else is.
+func TestOwnText(t *testing.T) {
+	w := newWorld(t)
+	seq := uint64(0)
+	w.execute = func(c *jws.Command) protocol.Result {
+		for _, e := range []protocol.Chat{{Origin: c.CommandID, Bytes: []byte(`{"kind":"text","content":"question"}`)}, {Bytes: []byte(`{"kind":"text","content":"answer"}`)}} {
+			seq++
+			e.Seq = seq
+			w.says(e)
+		}
+		return relaytest.OK(c.CommandID, protocol.OpResult{Kind: c.Kind()})
+	}
+	told := func(u *user, want ...string) {
+		t.Helper()
+		for _, content := range want {
+			f := u.next()
+			for f.Kind != "text" {
+				f = u.next()
+			}
+			if f.Content != content {
+				t.Errorf("%q, want %q", f.Content, content)
+			}
+		}
+	}
+	sender, other, echo := w.join(caps("alice", protocol.CapChat)), w.join(caps("bob")), w.join(caps("alice", protocol.CapChat))
+	other.sync()
+	echo.say(`{"type":"chat.hello","features":["echo"]}`)
+	sender.say(send)
+	told(sender, "answer")
+	told(other, "question", "answer")
+	echo.say(send)
+	told(echo, "question", "answer")
+	told(sender, "question", "answer")
+	sender.sync()
+}
+
+// TestKeys: the same name is another message in another conversation or session.
+func TestKeys(t *testing.T) {
+	keys := map[string]bool{}
+	for _, session := range []protocol.SessionID{"ses_1", "ses_2"} {
+		for _, id := range []protocol.ConversationID{conv, none} {
+			for _, name := range []string{"a", "b", "", ""} { // without a name each is another one
+				s := sending{c: &client{session: session}}
+				s.q.SessionID, s.q.ClientMessageID = id, name
+				keys[s.firstKey()] = true
+				if name != "" && !keys[s.firstKey()] {
+					t.Errorf("%s has several keys", name)
+				}
+			}
+		}
+	}
+	if len(keys) != 16 {
+		t.Errorf("%d keys", len(keys))
+	}
+}
+
+// TestUnknownOutcome: while nobody knows what became of a command, the same one is
+// sent again.
+func TestUnknownOutcome(t *testing.T) {
+	defer func(d time.Duration) { askAgain = d }(askAgain)
+	askAgain = time.Millisecond
+	w := newWorld(t)
+	executed := make(chan protocol.CommandID, 8)
+	w.execute = func(c *jws.Command) protocol.Result {
+		executed <- c.CommandID
+		if len(executed) == 1 {
+			return protocol.Result{}
+		}
+		return relaytest.OK(c.CommandID, protocol.OpResult{Kind: c.Kind()})
+	}
+	u := w.join(caps("alice", protocol.CapChat))
+	u.say(send)
+	u.say(abort) // comes after it
+	u.refused("NO_ACTIVE_RUN", conv, "")
+	if len(executed) != 2 || <-executed != <-executed {
+		t.Error("not the same command twice")
+	}
+}
+
 // TestLargeMessage: what doesn't fit into a command is put into the sandbox before.
 func TestLargeMessage(t *testing.T) {
 	w := newWorld(t)
@@ -197,6 +278,11 @@ func TestLargeMessage(t *testing.T) {
 	}
 	if want := `{"kind":"chat.send","conversation":"` + conv + `","messageSha256":"` + digest + `","options":{}}`; string(c.Op) != want && string(c.Op) != strings.Replace(want, `,"options":{}`, "", 1) {
 		t.Errorf("%s", c.Op)
+	}
+	html := strings.Repeat("<&>", protocol.MaxChatInline/3) // it would be six times as large
+	u.say(`{"type":"chat.send","sessionId":"` + conv + `","content":"` + html + `"}`)
+	if p, c := <-puts, <-executed; p.body != `{"content":"`+html+`"}` || !strings.Contains(string(c.Op), p.path[len(p.path)-64:]) {
+		t.Errorf("%.40s, %s", p.body, c.Op)
 	}
 	for code, want := range map[int]protocol.ChatCode{429: "UNAVAILABLE", 507: "UNAVAILABLE", 400: "INTERNAL_ERROR", 413: "INTERNAL_ERROR", 403: "FORBIDDEN"} {
 		status = code
@@ -253,7 +339,7 @@ func TestResend(t *testing.T) {
 	}
 	u.say(message("a"))
 	run := <-executed
-	running := protocol.ChatState{Run: protocol.RunRunning, CommandID: run, Provider: "claude", BeganAt: 1}
+	running := protocol.ChatState{Run: protocol.RunRunning, CommandID: run, UserID: "usr_alice", ClientMessageID: "a", Provider: "claude", BeganAt: 1}
 	w.says(running)
 	other := w.join(caps("alice", protocol.CapChat))
 	other.settle(running, protocol.Lease{})
@@ -262,6 +348,13 @@ func TestResend(t *testing.T) {
 	other.refused("RUN_IN_PROGRESS", conv, `Session "`+conv+`" already has a run in progress.`)
 	other.say(send)
 	other.refused("RUN_IN_PROGRESS", conv, "")
+	w.api.resends.mu.Lock()
+	clear(w.api.resends.of) // as after a restart of the relay
+	w.api.resends.mu.Unlock()
+	other.say(message("a")) // silence: the sandbox has named what runs
+	bob := w.join(caps("bob", protocol.CapChat))
+	bob.say(message("a")) // his own
+	bob.refused("RUN_IN_PROGRESS", conv, "")
 	if len(executed) != 0 {
 		t.Errorf("%s was executed, too", <-executed)
 	}
@@ -274,9 +367,54 @@ func TestResend(t *testing.T) {
 	for _, s := range w.ops() {
 		keys[s.IdempotencyKey] = true
 	}
-	if len(keys) != 2 {
-		t.Errorf("%d keys for two messages", len(keys))
+	if len(keys) != 1 {
+		t.Errorf("%d keys for one message: what is refused isn't signed", len(keys))
 	}
+}
+
+// TestRefusedBefore: a message that the sandbox has refused can be sent again under
+// its name, and then runs once; another message under that name can't.
+func TestRefusedBefore(t *testing.T) {
+	w := newWorld(t)
+	u := w.join(caps("alice", protocol.CapChat))
+	const message = `{"type":"chat.send","sessionId":"` + conv + `","content":"hi","clientMessageId":"a"}`
+	refusals := map[protocol.CommandID]bool{}
+	for range 3 {
+		w.refuses(protocol.ChatFault{Code: protocol.ChatRunInProgress, Text: "in a terminal"}) // the relay doesn't know
+		u.say(message)
+		u.refused("RUN_IN_PROGRESS", conv, "in a terminal")
+	}
+	for _, env := range w.keys {
+		refusals[env.CommandID] = true
+	}
+	executed := make(chan protocol.CommandID, 8)
+	w.mu.Lock()
+	w.execute = func(c *jws.Command) protocol.Result {
+		if refusals[c.CommandID] {
+			t.Error("a refused command has come again: it stays refused")
+		}
+		executed <- c.CommandID
+		return relaytest.OK(c.CommandID, protocol.OpResult{Kind: c.Kind()})
+	}
+	w.mu.Unlock()
+	for range 3 {
+		u.say(message) // silence
+	}
+	u.sync()
+	if n := len(executed); n != 1 {
+		t.Errorf("it has run %d times", n)
+	}
+	first := w.ops()[0].IdempotencyKey
+	w.mu.Lock()
+	w.sign = func(r dispatch.SignRequest) (int, string) {
+		if r.IdempotencyKey == first {
+			return http.StatusConflict, "another body"
+		}
+		return 0, ""
+	}
+	w.mu.Unlock()
+	u.say(message)
+	u.refused("INTERNAL_ERROR", conv, "This clientMessageId was used for another message.")
 }
 
 // TestNothingWaitsForTheControlPlane: while a send waits, other conversations, new
@@ -308,6 +446,22 @@ func TestNothingWaitsForTheControlPlane(t *testing.T) {
 			t.Error(kind)
 		}
 	}
+	u.sync()
+}
+
+// TestControlPlaneHangs: a control plane that doesn't answer is as good as none, and
+// those who follow go on.
+func TestControlPlaneHangs(t *testing.T) {
+	usual := signTimeout
+	signTimeout = 20 * time.Millisecond
+	t.Cleanup(func() { signTimeout = usual })
+	w := newWorld(t)
+	gate := make(chan struct{})
+	defer close(gate)
+	w.gate = gate
+	u := w.join(caps("alice", protocol.CapChat))
+	u.say(send)
+	u.refused("UNAVAILABLE", conv, `Session "`+conv+`" is not available now. Try again later.`)
 	u.sync()
 }
 

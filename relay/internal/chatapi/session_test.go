@@ -23,7 +23,7 @@ import (
 // It is about weaknesses 9 and 20 in deploy/e2e/README.md.
 func TestWhatOpensASocket(t *testing.T) {
 	w := newWorld(t)
-	_, token := w.authority.Grant(caps("alice", protocol.CapChat))
+	grant, token := w.authority.Grant(caps("alice", protocol.CapChat))
 	_, wide := w.authority.Grant(nil) // of no session
 	_, blind := w.authority.Grant(func(g *jws.Grant) { g.Session, g.Caps = relaytest.Session, []protocol.Capability{protocol.CapChat} })
 	_, foreign := relaytest.NewAuthority(t).Grant(caps("alice"))
@@ -85,6 +85,15 @@ func TestWhatOpensASocket(t *testing.T) {
 		})
 	}
 	w.t = t
+	early := ticket()
+	w.authority.Revoked.Add(grant.ID)
+	for name, header := range map[string][]string{
+		"a ticket": {protocols, "ticket." + early}, "a grant": {"Authorization", "Bearer " + token}, "the cookie": {"Cookie", cookie},
+	} {
+		if _, status := w.dial("/ws", append(header, origin, w.origin)...); status != http.StatusUnauthorized {
+			t.Errorf("%s of a revoked grant: %d", name, status)
+		}
+	}
 	resp := w.ask(http.MethodGet, "/ws", "", "", "Origin", "chrome-extension://abc", "Upgrade", "websocket", "Connection", "Upgrade")
 	if text := bodyOf(t, resp); resp.StatusCode != http.StatusForbidden || text != "forbidden origin" {
 		t.Errorf("an extension: %d %q", resp.StatusCode, text)

@@ -191,7 +191,9 @@ func (w *world) answer(in *tunnel.Incoming) {
 		w.mu.Lock()
 		execute := w.execute
 		w.mu.Unlock()
-		protocol.Write(stream, execute(command))
+		if result := execute(command); result.Callback != nil { // or else it is lost
+			protocol.Write(stream, result)
+		}
 	default:
 		stream, err := in.Accept(protocol.Opened{Result: []byte("{}")})
 		if err == nil {
@@ -209,19 +211,19 @@ func (w *world) serveChat(in *tunnel.Incoming) {
 		in.Refuse(protocol.Errorf(protocol.KindNotFound, "no such conversation"))
 		return
 	}
-	w.mu.Lock()
+	w.mu.Lock() // whoever has heard of the stream is told all that is said on it
 	result, err := json.Marshal(protocol.ChatOpened{Epoch: 7, FirstSeq: 1, From: 1, State: w.state, Lease: w.lease})
-	w.mu.Unlock()
 	if err != nil {
 		w.t.Error(err)
 	}
 	stream, err := in.Accept(protocol.Opened{Result: result})
+	if err == nil {
+		w.streams[stream] = true
+	}
+	w.mu.Unlock()
 	if err != nil {
 		return
 	}
-	w.mu.Lock()
-	w.streams[stream] = true
-	w.mu.Unlock()
 	frames := protocol.NewFrameReader(stream)
 	for {
 		frame, err := frames.Next()
@@ -386,6 +388,7 @@ func (u *user) say(frame string) {
 // A frame is what came to a user.
 type frame struct {
 	Kind, Code, Error string
+	Content           string
 	SessionID         *string `json:"sessionId"`
 	ClientMessageID   string  `json:"clientMessageId"`
 	Timestamp         string

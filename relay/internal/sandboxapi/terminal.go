@@ -19,6 +19,8 @@ func (a *API) createPTY(w http.ResponseWriter, r *http.Request) {
 		Rows      int             `json:"rows"`
 		Record    bool            `json:"record"` // from its first byte; needs the capability record
 		Egress    *bool           `json:"egress_enabled"`
+
+		Conversation protocol.ConversationID `json:"conversation"` // goes on in it; needs the capabilities chat and approve
 	}
 	grant, token, err := a.authorize(r, protocol.CapShell)
 	if err == nil && r.ContentLength != 0 {
@@ -33,7 +35,7 @@ func (a *API) createPTY(w http.ResponseWriter, r *http.Request) {
 	}
 	create := op.Op{Kind: op.KindPTYCreate, Body: &op.PTYCreate{
 		CreatorID: grant.Subject, Command: body.Command, Dir: body.Dir, Cols: body.Cols, Rows: body.Rows,
-		Record: body.Record, Egress: body.Egress,
+		Record: body.Record, Egress: body.Egress, Conversation: body.Conversation,
 	}}
 	at := target(r, grant)
 	at.PTYID = body.PTYID
