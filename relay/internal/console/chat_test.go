@@ -46,6 +46,9 @@ func chatStates(t *testing.T, browser context.Context, name string, prepare ...s
 	alice.click("chat-" + string(conversation))
 	alice.until(`document.activeElement.matches('[data-testid=chat-text]')`)
 	relay.until(t, "the conversation is followed", func() bool { return len(relay.chat.sockets) == 1 })
+	if height := eval[float64](alice, `document.querySelector('[data-testid=chat-text]').offsetHeight`); height < 40 {
+		t.Errorf("there are %v pixels to write in", height)
+	}
 	look("empty")
 
 	relay.chats(t, `"kind":"control_state","controller":"usr_alice","requests":[],"state":"held"`,
@@ -84,10 +87,11 @@ func chatStates(t *testing.T, browser context.Context, name string, prepare ...s
 		return len(relay.chat.heard) > 0 && strings.Contains(relay.chat.heard[len(relay.chat.heard)-1], `"requestId":"apr_1","allow":true`)
 	})
 	relay.settle("apr_1", "usr_alice", protocol.AllowOnce)
-	relay.chats(t, `"kind":"permission_cancelled","id":"p1c","seq":10,"requestId":"apr_1","reason":"decided"`,
+	relay.chats(t, `"kind":"permission_cancelled","id":"p1c","seq":10,"requestId":"apr_1","reason":"decided","from":{"userId":"usr_alice"},"decision":"allow_once"`,
 		`"kind":"permission_request","id":"p2","seq":11,"requestId":"apr_2","toolName":"AskUserQuestion","input":{"questions":[{"question":"Which database?","header":"DB","multiSelect":false,"options":[{"label":"SQLite","description":"a file"},{"label":"Postgres","description":"a server"}]}]}`)
 	alice.untilText("chat-talk", "Which database?")
-	alice.until(`((q) => q.bottom <= innerHeight && q.bottom > 0)([...document.querySelectorAll('[data-testid=chat-asked]')].at(-1).getBoundingClientRect())`) // though a tool's use is unfolded
+	alice.until(`((q) => q.bottom <= innerHeight && q.bottom > 0)([...document.querySelectorAll('[data-testid=chat-asked]')].at(-1).getBoundingClientRect())`)                                                                            // though a tool's use is unfolded
+	alice.until(`((button, box) => button?.height > 0 && button.bottom <= box.bottom)(document.querySelector('[data-testid=btn-chat-answer]')?.getBoundingClientRect(), document.querySelector('#chat-scroll').getBoundingClientRect())`) // though they come later
 	look("question")
 
 	// Enter queues while the agent works, Shift+Enter begins a line.

@@ -268,7 +268,9 @@ func (f *fakeRelay) create(w http.ResponseWriter, r *http.Request) {
 	f.unknown = max(f.unknown-1, 0)
 	f.mu.Unlock()
 	if !known {
-		id = f.add(protocol.NewPTYID(), protocol.UserID(u.id), "").info.ID
+		p := f.add(protocol.NewPTYID(), protocol.UserID(u.id), "")
+		id = p.info.ID
+		f.continueIn(p, r)
 		f.mu.Lock()
 		f.made[key] = id
 		f.mu.Unlock()

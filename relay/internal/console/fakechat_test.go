@@ -19,6 +19,12 @@ type fakeChat struct {
 	ack     string   // the rest of chat_subscribed
 	heard   []string // frames of the page, but for hello and subscribe
 	down    bool     // no socket opens
+
+	subscribed    int // times
+	refuseUploads bool
+
+	rows      []string // of the history
+	continued int      // how often it went on in a terminal
 }
 
 func (f *fakeRelay) registerChat(mux *http.ServeMux) {
@@ -48,7 +54,13 @@ func (f *fakeRelay) registerChat(mux *http.ServeMux) {
 	mux.HandleFunc("GET /api/providers/sessions/recent", data(`{"sessions":[
 		{"sessionId":"`+string(conversation)+`","provider":"claude","summary":"Mend the build","isProcessing":false},
 		{"sessionId":"c2","provider":"claude","summary":"A \u202elong talk","isProcessing":true}]}`))
-	mux.HandleFunc("GET /api/providers/sessions/{id}/messages", data(`{"messages":[],"hasMore":false}`))
+	mux.HandleFunc("GET /api/projects", func(w http.ResponseWriter, r *http.Request) {
+		if _, ok := f.user(w, r, true); ok {
+			answer(w, 200, []map[string]string{{"projectId": "prj_1"}})
+		}
+	})
+	mux.HandleFunc("POST /api/projects/prj_1/upload-images", f.uploadImage)
+	mux.HandleFunc("GET /api/providers/sessions/{id}/messages", f.chatHistory)
 }
 
 func (f *fakeRelay) chatSocket(w http.ResponseWriter, r *http.Request) {
@@ -67,6 +79,7 @@ func (f *fakeRelay) chatSocket(w http.ResponseWriter, r *http.Request) {
 		switch text := string(data); {
 		case strings.Contains(text, `"chat.hello"`):
 		case strings.Contains(text, `"chat.subscribe"`):
+			f.chat.subscribed++
 			f.chat.sockets[c] = r.Context()
 			f.chatWrite(c, r.Context(), `{"kind":"chat_subscribed","sessionId":"`+string(conversation)+`",`+f.chat.ack+`}`)
 		default:
@@ -77,6 +90,44 @@ func (f *fakeRelay) chatSocket(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	delete(f.chat.sockets, c)
 	f.mu.Unlock()
+}
+
+// uploadImage keeps no image, and answers as if.
+func (f *fakeRelay) uploadImage(w http.ResponseWriter, r *http.Request) {
+	if _, ok := f.user(w, r, true); !ok {
+		return
+	}
+	_, header, err := r.FormFile("images")
+	f.mu.Lock()
+	refused := f.chat.refuseUploads
+	f.mu.Unlock()
+	if err != nil || refused {
+		answer(w, 400, map[string]string{"error": "File too large"})
+		return
+	}
+	answer(w, 200, map[string]any{"images": []protocol.ChatImage{{
+		Name: header.Filename, Data: "/api/assets/" + header.Filename, Size: header.Size, MimeType: header.Header.Get("Content-Type"),
+	}}})
+}
+
+// sent returns how many messages the page has sent.
+func (f *fakeRelay) sent() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.heard(`"chat.send"`)
+}
+
+// lastName returns the name of the message that the page has sent last.
+func (f *fakeRelay) lastName() (name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, frame := range f.chat.heard {
+		var message struct{ Type, ClientMessageID string }
+		if json.Unmarshal([]byte(frame), &message) == nil && message.Type == "chat.send" {
+			name = message.ClientMessageID
+		}
+	}
+	return name
 }
 
 func (f *fakeRelay) chatWrite(c *websocket.Conn, ctx context.Context, frame string) {

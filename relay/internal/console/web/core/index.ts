@@ -6,7 +6,7 @@ export { closedToOthers, momentary, type AgentStart, type ClientMessage, type Co
 
 export { loginConfig, whoAmI, type Login } from './session/account.ts';
 export { Unsettled } from './session/changes.ts';
-export { ApiError, call, reasonOf, Unwanted, type Call } from './session/http.ts';
+export { ApiError, call, longMs, reasonOf, Unwanted, type Call } from './session/http.ts';
 export { Origins, type OriginsOptions } from './session/origins.ts';
 export { Session, type AgentVerb, type SessionCall, type SessionOptions } from './session/session.ts';
 
@@ -20,6 +20,7 @@ export { type ServerEvent } from './events/sse.ts';
 export { overdueMs, Stream, type StreamHooks } from './events/stream.ts';
 
 export { Chats, type ChatHooks, type Reach } from './chat/chats.ts';
-export { empty as emptyConversation, fold, read, subscribed, type AskedState, type Conversation, type Item, type Said, type Used } from './chat/conversation.ts';
+export { empty as emptyConversation, fold, read, subscribed, type Answered, type AskedState, type Conversation, type Item, type Said, type Used } from './chat/conversation.ts';
 export { type ChatControl, type ChatEvent, type ChatFrame, type ChatPresence, type ChatRefusal, type From, type Image, isEvent, type Pending, type RunStateFrame, type SessionUpserted } from './chat/events.ts';
-export { type ChatOptions, type Outgoing } from './chat/outbox.ts';
+export { fits, type ChatOptions, type Outgoing } from './chat/outbox.ts';
+export { Queue, type QueueHooks, type Store } from './chat/queue.ts';

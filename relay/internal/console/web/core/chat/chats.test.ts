@@ -14,6 +14,7 @@ const turns = async () => {
 // A Wire is a socket that the test holds the other end of.
 class Wire {
   readyState = 0;
+  bufferedAmount = 0;
   said: Record<string, unknown>[] = [];
   onopen: (() => void) | null = null;
   onmessage: ((e: { data: string }) => void) | null = null;
@@ -113,6 +114,34 @@ test('a socket says hello, subscribes, and after a loss again from the marks', a
   w.chats.stop();
 });
 
+test('what is followed anew is told from its mark on, not from what was on its way', async () => {
+  const w = world();
+  w.chats.follow('c1', () => 4);
+  w.chats.start();
+  await turns();
+  const wire = w.wires[0];
+  wire?.open();
+  const event = (seq: number, sessionId = 'c1') => wire?.bring({ kind: 'stream_delta', content: `${seq} `, seq, id: `e${seq}`, sessionId });
+  const ack = () => wire?.bring({ kind: 'chat_subscribed', sessionId: 'c1', isProcessing: true, lastSeq: 6, pendingPermissions: [] });
+  const told = () => w.frames.splice(0).map((frame) => ('seq' in frame ? `${frame.sessionId} ${frame.seq}` : frame.kind)).join();
+  w.chats.follow('c1', () => 0);
+  event(5, 'c2');
+  ack(); // of the first
+  event(5);
+  event(6);
+  assert.equal(told(), 'c2 5,chat_subscribed');
+  ack();
+  event(1);
+  assert.equal(told(), 'chat_subscribed,c1 1');
+  w.chats.follow('c1', () => 0);
+  wire?.close();
+  await w.pass(1_000);
+  w.wires[1]?.open();
+  w.wires[1]?.bring({ kind: 'stream_delta', content: 'x', seq: 2, id: 'e2', sessionId: 'c1' });
+  assert.equal(told(), 'c1 2');
+  w.chats.stop();
+});
+
 test('a message is sent until it is seen, and a refused one is not', async () => {
   const w = world();
   w.chats.start();
@@ -142,6 +171,36 @@ test('what nobody can take now is sent again', async () => {
   w.wires[0]?.bring({ kind: 'protocol_error', code: 'UNAVAILABLE', error: 'later', sessionId: 'c1', clientMessageId: 'm1' });
   await w.pass(2_000);
   assert.equal(w.wires[0]?.said.filter(({ clientMessageId }) => clientMessageId === 'm1').length, 2);
+  w.chats.stop();
+});
+
+test('a socket that is dead without knowing is left when the network is back, or when nothing comes after a message', async () => {
+  const w = world();
+  w.chats.start();
+  await turns();
+  w.wires[0]?.open();
+  await w.pass(60_000); // nobody waits for anything
+  assert.equal(w.wires.length, 1);
+  w.chats.now();
+  await turns();
+  assert.equal(w.wires[0]?.readyState, 3);
+  w.wires[1]?.open();
+  w.chats.send(message('m1'));
+  if (w.wires[1] !== undefined) w.wires[1].bufferedAmount = 1; // it is still on its way
+  await w.pass(8_000);
+  if (w.wires[1] !== undefined) w.wires[1].bufferedAmount = 0;
+  await w.pass(7_000);
+  w.wires[1]?.bring({ kind: 'run_state', sessionId: 'c1', state: 'running' });
+  await w.pass(7_000);
+  assert.equal(w.wires.length, 2);
+  await w.pass(1_000);
+  assert.equal(w.wires.length, 3);
+  w.wires[2]?.open();
+  assert.deepEqual(w.wires[2]?.said.map(({ clientMessageId }) => clientMessageId).filter(Boolean), ['m1']);
+  w.wires[2]?.bring({ kind: 'text', role: 'user', content: 'hi', seq: 1, id: 'u', sessionId: 'c1', clientMessageId: 'm1' });
+  await w.pass(60_000);
+  assert.equal(w.wires.length, 3);
+  assert.deepEqual(w.reaches, ['open']);
   w.chats.stop();
 });
 

@@ -6,7 +6,7 @@ import { backoff, capMs } from '../backoff.ts';
 import { ApiError, call, quickMs } from '../session/http.ts';
 import { originOf } from '../session/origins.ts';
 import type { Session } from '../session/session.ts';
-import { parseFrame, type ChatFrame } from './events.ts';
+import { isEvent, parseFrame, type ChatFrame } from './events.ts';
 import { dropped, frameOf, heard, type Outgoing } from './outbox.ts';
 
 // Reach says how the socket is.
@@ -25,11 +25,17 @@ const features = ['control', 'presence', 'runs', 'echo', 'moved'];
 // Between two attempts to have a message taken that nobody can take now.
 const againMs = 2_000;
 
+// A socket that brings nothing for so long after a message was sent may be dead
+// without either end knowing: a network is left without a goodbye.
+const quietMs = 8_000;
+
 // A ticket's subprotocol begins so.
 const ticketPrefix = 'ticket.';
 
 export class Chats {
   readonly #followed = new Map<string, () => number>(); // conversations, each with its mark
+  readonly #owed = new Map<string, number>(); // conversations subscribed to on the socket, each with how many answers are to come
+  readonly #anew = new Set<string>(); // conversations that were subscribed to once more: what comes before the answer is the former subscription's
   #outbox: readonly Outgoing[] = [];
   #socket: WebSocket | undefined;
   #reach: Reach = 'connecting';
@@ -39,6 +45,7 @@ export class Chats {
   #attempt = 0; // raised by each, and by stop: an older one is nobody's any more
   #timer: unknown;
   #retry: unknown;
+  #quiet: unknown;
   #unsubscribe: (() => void) | undefined;
 
   constructor(private readonly session: Session, private readonly hooks: ChatHooks) {}
@@ -60,21 +67,41 @@ export class Chats {
     this.#unsubscribe?.();
     this.session.platform.clock.clearTimeout(this.#timer);
     this.session.platform.clock.clearTimeout(this.#retry);
+    this.#leave();
+  }
+
+  // now connects at once, and anew: the network is another one, perhaps, and the
+  // socket dead without knowing.
+  now(): void {
+    if (!this.#running) return;
+    this.#regranted = false;
+    void this.#connect();
+    this.#leave();
+  }
+
+  // leave closes a socket that is not wanted any more.
+  #leave(): void {
+    this.session.platform.clock.clearTimeout(this.#quiet);
     this.#socket?.close(1000);
     this.#socket = undefined;
   }
 
-  // now connects at once: the person asks for it, or the network is back.
-  now(): void {
-    if (!this.#running || this.#socket !== undefined) return;
-    this.#regranted = false;
-    void this.#connect();
-  }
-
-  // follow subscribes to a conversation. mark is asked for at each subscription.
+  // follow subscribes to a conversation. mark is asked for at each subscription. All
+  // behind it comes: of a conversation that was followed before, no event is told
+  // until that is answered.
   follow(conversation: string, mark: () => number): void {
     this.#followed.set(conversation, mark);
-    this.say(this.#subscription([conversation]));
+    if (!this.say(this.#subscription([conversation]))) return;
+    const owed = this.#owed.get(conversation);
+    if (owed !== undefined) this.#anew.add(conversation);
+    this.#owed.set(conversation, (owed ?? 0) + 1);
+  }
+
+  // answered notes the answer to a subscription.
+  #answered(conversation: string): void {
+    const owed = Math.max(0, (this.#owed.get(conversation) ?? 0) - 1);
+    this.#owed.set(conversation, owed);
+    if (owed === 0) this.#anew.delete(conversation);
   }
 
   unfollow(conversation: string): void {
@@ -84,7 +111,20 @@ export class Chats {
   // send has a message taken once, however often sockets are lost.
   send(message: Outgoing): void {
     this.#hold([...this.#outbox, message]);
-    this.say(frameOf(message));
+    this.#post(message);
+  }
+
+  #post(message: Outgoing): void {
+    if (this.say(frameOf(message))) this.#listen();
+  }
+
+  // listen leaves the socket if nothing comes for long while a message waits for
+  // its event.
+  #listen(): void {
+    const { clock } = this.session.platform;
+    clock.clearTimeout(this.#quiet);
+    if (!this.#outbox.some(({ refused }) => refused === undefined)) return;
+    this.#quiet = clock.setTimeout(() => (this.#socket !== undefined && this.#socket.bufferedAmount > 0 ? this.#listen() : this.now()), quietMs);
   }
 
   // withdraw forgets a message that was refused.
@@ -153,6 +193,7 @@ export class Chats {
     socket.onclose = ({ code }) => {
       if (!mine()) return;
       this.#socket = undefined;
+      this.session.platform.clock.clearTimeout(this.#quiet);
       if (openedAt !== undefined && this.session.platform.clock.now() - openedAt >= capMs) [this.#failures, this.#regranted] = [0, false];
       if (openedAt === undefined) this.session.origins.failed(originOf(url));
       this.#failed(code === 4401 ? 401 : code === 4403 ? 403 : 0);
@@ -163,12 +204,15 @@ export class Chats {
   #begin(): void {
     this.#tell('open');
     this.say({ type: 'chat.hello', features });
+    this.#owed.clear();
+    this.#anew.clear();
+    for (const id of this.#followed.keys()) this.#owed.set(id, 1);
     if (this.#followed.size > 0) this.say(this.#subscription(this.#followed.keys()));
     this.#sendAll();
   }
 
   #sendAll(): void {
-    for (const message of this.#outbox) if (message.refused === undefined) this.say(frameOf(message));
+    for (const message of this.#outbox) if (message.refused === undefined) this.#post(message);
   }
 
   #take(text: string): void {
@@ -177,7 +221,10 @@ export class Chats {
     if (frame.kind === 'moved') this.session.origins.moved(frame.origin, this.session.platform.clock.now());
     if (frame.kind === 'protocol_error' && frame.code === 'UNAVAILABLE' && frame.clientMessageId !== undefined) this.#sendLater();
     this.#hold(heard(this.#outbox, frame));
-    this.hooks.frame(frame);
+    this.#listen();
+    if (frame.kind === 'chat_subscribed') this.#answered(frame.sessionId);
+    if (frame.kind === 'protocol_error' && frame.sessionId !== null) this.#anew.delete(frame.sessionId);
+    if (!isEvent(frame) || !this.#anew.has(frame.sessionId)) this.hooks.frame(frame);
   }
 
   // sendLater sends again what nobody could take: a pause, then all of it.

@@ -20,7 +20,7 @@ test('deltas become one text, and the whole text takes its place', () => {
   assert.deepEqual(texts(live), ['said hello']);
   assert.equal(live.items[0]?.kind === 'said' && live.items[0].live, true);
   const whole = fold(fold(live, event('stream_end')), event('text', { role: 'assistant', content: 'hello', id: 'u_0' }));
-  assert.deepEqual(whole.items, [{ kind: 'said', id: 'u_0', role: 'assistant', text: 'hello', live: false }]);
+  assert.deepEqual(whole.items, [{ kind: 'said', id: 'u_0', role: 'assistant', text: 'hello', live: false, key: live.items[0]?.id }], 'it is the same row');
 });
 
 test('another text is another item', () => {
@@ -42,8 +42,9 @@ test('a tool has its result, whichever comes first', () => {
 
 test('a question is open until it is decided, or its run is over', () => {
   const ask = (id: string) => event('permission_request', { requestId: id, toolName: 'Bash', input: {} });
-  const c = all(ask('q1'), ask('q2'), event('permission_cancelled', { requestId: 'q1', reason: 'decided' }), event('complete', { success: true, aborted: false, exitCode: 0 }));
+  const c = all(ask('q1'), ask('q2'), event('permission_cancelled', { requestId: 'q1', reason: 'decided', from: { userId: 'bob' }, decision: 'deny' }), event('complete', { success: true, aborted: false, exitCode: 0 }));
   assert.deepEqual(c.items.flatMap((item) => (item.kind === 'asked' ? [item.state] : [])), ['decided', 'cancelled']);
+  assert.deepEqual(c.items.flatMap((item) => (item.kind === 'asked' ? [item.answer] : [])), [{ by: 'bob', decision: 'deny' }, undefined]);
   assert.equal(c.running, false);
 });
 
@@ -67,4 +68,18 @@ test('the history comes before what is live, each once', () => {
   const c = read(live, [row('u0', 'assistant', 'ancient'), row('u1', 'user', 'hi'), row('u2_0', 'assistant', 'old')]);
   assert.deepEqual(texts(c), ['said ancient', 'said hi', 'said old', 'said more', 'said now']);
   assert.equal(c.mark, live.mark);
+  assert.equal(c.items[2], live.items[1], 'what is as it was is the same item: it isn’t drawn anew');
+});
+
+test('what no history tells stays where it was: answers, and how runs have ended badly', () => {
+  const live = all(
+    event('text', { role: 'user', content: 'hi', id: 'u1' }), event('permission_request', { requestId: 'q1', toolName: 'Bash', input: {} }),
+    event('permission_cancelled', { requestId: 'q1', reason: 'decided', from: { userId: 'bob' }, decision: 'deny' }), event('complete', { success: false, aborted: true, exitCode: 0, id: 'end1' }),
+    event('text', { role: 'user', content: 'more', id: 'u2' }), event('text', { role: 'assistant', content: 'yes', id: 'a2' }),
+    event('complete', { success: true, aborted: false, exitCode: 0, id: 'end2' }),
+  );
+  const row = (id: string, role: string, content: string): ChatEvent => ({ id, sessionId: 'c', timestamp: '', provider: 'claude', kind: 'text', role, content });
+  const rows = [row('u0', 'user', 'old'), row('u1', 'user', 'hi'), row('u2', 'user', 'more'), row('a2', 'assistant', 'yes')];
+  assert.deepEqual(read(live, rows).items.map(({ id }) => id), ['u0', 'u1', 'q1', 'end1', 'u2', 'a2']);
+  assert.deepEqual(read(read(live, rows), rows).items.map(({ id }) => id), ['u0', 'u1', 'q1', 'end1', 'u2', 'a2']);
 });

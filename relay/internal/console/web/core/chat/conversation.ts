@@ -1,14 +1,14 @@
 // What one conversation shows: its events, live or out of the history, folded into
 // items. Pure.
 
-import type { ChatEvent, From, Image, Pending, Question, Subscribed, TokenBudget, ToolOutput } from './events.ts';
+import type { ChatEvent, From, Image, Pending, Question, Subscribed, TokenBudget, ToolOutput, Withdrawal } from './events.ts';
 
 // An Item is one thing on the screen, in the order in which it happened.
 export type Item =
   | Said
   | { kind: 'thought'; id: string; text: string }
   | Used
-  | { kind: 'asked'; id: string; tool: string; input: unknown; revision: number; expiresAt?: string; state: AskedState }
+  | { kind: 'asked'; id: string; tool: string; input: unknown; revision: number; expiresAt?: string; state: AskedState; answer?: Answered }
   | { kind: 'failed'; id: string; text: string }
   | { kind: 'ended'; id: string; success: boolean; aborted: boolean; exitCode: number };
 
@@ -23,6 +23,7 @@ export interface Said {
   from?: From;
   images?: Image[];
   name?: string; // its sender's own name of it
+  key?: string; // the id that it had before it was whole
 }
 
 // A Used is a tool's use, and what came of it.
@@ -33,6 +34,12 @@ export interface Used {
   input: unknown;
   output?: ToolOutput;
   parent?: string; // the tool's use within which it was used
+}
+
+// An Answered says who has answered a question, and how.
+export interface Answered {
+  by: string; // user id
+  decision: string; // allow_once, allow_always, deny, deny_always
 }
 
 // An AskedState is what became of a question.
@@ -65,14 +72,45 @@ export function read(c: Conversation, rows: readonly ChatEvent[]): Conversation 
   for (const row of rows) history = fold(history, row);
   const known = new Set(history.items.map((item) => item.id));
   const rest = c.items.filter((item) => !known.has(item.id) && ((item.kind === 'asked' && item.state === 'open') || isLive(item) || newer(item, c) || outcome(item, c)));
-  const before = new Map(c.items.map((item) => [item.id, item]));
-  return { ...history, running: c.running, items: [...history.items.map((item) => attributed(ended(item), before.get(item.id))), ...rest] };
+  const before = new Map(c.items.map((item) => [`${item.kind} ${item.id}`, item]));
+  const now = history.items.map((item) => kept(ended(item), before.get(`${item.kind} ${item.id}`)));
+  return { ...history, running: c.running, items: [...withOutcomes(now, c.items.filter((item) => !rest.includes(item))), ...rest] };
 }
 
-// attributed keeps who has sent a text: transcripts name nobody.
+// untold reports whether no history tells of an item: how a run has ended badly, or
+// who has answered a question.
+const untold = (item: Item): boolean => item.kind === 'failed' || (item.kind === 'ended' && !item.success) || (item.kind === 'asked' && item.state !== 'open');
+
+// withOutcomes puts what no history tells behind what it was behind before.
+function withOutcomes(now: Item[], before: readonly Item[]): Item[] {
+  const items = [...now];
+  let at = -1; // of what came last before it
+  for (const item of before) {
+    const known = items.findIndex(({ kind, id }) => kind === item.kind && id === item.id);
+    if (known >= 0) at = known;
+    else if (at >= 0 && untold(item)) items.splice(++at, 0, item);
+  }
+  return items;
+}
+
+// kept is the item that was there before, where it says the same: what is drawn of
+// it stays.
+function kept(item: Item, before: Item | undefined): Item {
+  const now = attributed(item, before);
+  return before !== undefined && JSON.stringify(sorted(now)) === JSON.stringify(sorted(before)) ? before : now;
+}
+
+const sorted = (item: Item): [string, unknown][] => Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1));
+
+// attributed keeps who has sent a text, its names and those of its images: transcripts
+// have none.
 function attributed(item: Item, before: Item | undefined): Item {
-  if (item.kind !== 'said' || before?.kind !== 'said' || before.from === undefined) return item;
-  return { ...item, from: item.from ?? before.from };
+  if (item.kind !== 'said' || before?.kind !== 'said') return item;
+  const [from, name, images, { key }] = [item.from ?? before.from, item.name ?? before.name, before.images ?? item.images, before];
+  return {
+    ...item, ...(from === undefined ? {} : { from }), ...(name === undefined ? {} : { name }),
+    ...(images === undefined ? {} : { images }), ...(key === undefined ? {} : { key }),
+  };
 }
 
 // newer keeps what the history may not have yet: it is written behind the events.
@@ -127,7 +165,7 @@ export function fold(c: Conversation, e: ChatEvent): Conversation {
     case 'permission_request':
       return put({ ...c, running: true }, questionOf(e));
     case 'permission_cancelled':
-      return settle(c, e.requestId, stateOf(e.reason));
+      return settle(c, e);
     case 'complete':
       return complete(c, { kind: 'ended', id: e.id, success: e.success, aborted: e.aborted, exitCode: e.exitCode });
   }
@@ -146,7 +184,7 @@ function text(c: Conversation, said: Said): Conversation {
   if (said.role === 'user') return put({ ...c, running: true }, said);
   const at = c.items.map(({ kind }) => kind).lastIndexOf('said');
   const last = c.items[at];
-  if (last?.kind === 'said' && last.id.startsWith(streamed) && last.text === said.text) return { ...c, items: replaced(c.items, at, said) };
+  if (last?.kind === 'said' && last.id.startsWith(streamed) && last.text === said.text) return { ...c, items: replaced(c.items, at, { ...said, key: last.id }) };
   return put(c, said);
 }
 
@@ -184,8 +222,9 @@ function stateOf(reason: string): AskedState {
   return reason === 'timeout' || reason === 'decided' ? reason : 'cancelled';
 }
 
-function settle(c: Conversation, id: string, state: AskedState): Conversation {
-  return { ...c, items: c.items.map((item) => (item.kind === 'asked' && item.id === id ? { ...item, state } : item)) };
+function settle(c: Conversation, { requestId: id, reason, from, decision = '' }: Withdrawal): Conversation {
+  const end = { state: stateOf(reason), ...(from === undefined ? {} : { answer: { by: from.userId, decision } }) };
+  return { ...c, items: c.items.map((item) => (item.kind === 'asked' && item.id === id ? { ...item, ...end } : item)) };
 }
 
 // complete ends the run: nothing is live or open after it.

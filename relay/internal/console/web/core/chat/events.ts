@@ -87,6 +87,8 @@ export interface Question extends Event<'permission_request'> {
 export interface Withdrawal extends Event<'permission_cancelled'> {
   requestId: string;
   reason: string; // timeout, cancelled, decided
+  from?: From; // who has decided
+  decision?: string; // allow_once, allow_always, deny, deny_always
 }
 
 export interface Complete extends Event<'complete'> {
@@ -152,6 +154,7 @@ export interface RunStateFrame {
   sessionId: string;
   state: 'idle' | 'running' | 'aborting';
   commandId?: string;
+  terminal?: string; // where the conversation goes on
 }
 
 export interface SessionUpserted {

@@ -27,6 +27,12 @@ export function frameOf(m: Outgoing): object {
   };
 }
 
+// A socket takes frames of so many bytes.
+export const mostFrameBytes = 1 << 20;
+
+// fits reports whether a message is short enough for a socket.
+export const fits = (m: Outgoing): boolean => new TextEncoder().encode(JSON.stringify(frameOf(m))).length <= mostFrameBytes;
+
 // heard removes what a frame confirms, and marks what it refuses.
 export function heard(outbox: readonly Outgoing[], frame: ChatFrame): readonly Outgoing[] {
   if (frame.kind === 'text' && frame.clientMessageId !== undefined) {

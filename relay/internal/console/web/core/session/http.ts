@@ -32,7 +32,8 @@ export class Unwanted extends Error {}
 export interface Call {
   method?: string;
   bearer?: string;
-  body?: unknown;
+  body?: unknown; // as JSON
+  form?: FormData; // instead of body
   key?: string; // Idempotency-Key
   ms?: number; // how long it may take
   signal?: AbortSignal; // ends it, instead of ms
@@ -41,7 +42,7 @@ export interface Call {
 }
 
 // call fails with an ApiError on any answer that isn't a success.
-export async function call(url: string, { method = 'GET', bearer, body, key, ms = timeoutMs, signal = AbortSignal.timeout(ms), headers: more, cookies = false }: Call, platform: Platform = webPlatform): Promise<Response> {
+export async function call(url: string, { method = 'GET', bearer, body, form, key, ms = timeoutMs, signal = AbortSignal.timeout(ms), headers: more, cookies = false }: Call, platform: Platform = webPlatform): Promise<Response> {
   const headers: Record<string, string> = { ...more, ...(bearer === undefined ? {} : { Authorization: `Bearer ${bearer}` }) };
   if (body !== undefined) headers['Content-Type'] = 'application/json';
   if (key !== undefined) headers['Idempotency-Key'] = key;
@@ -50,7 +51,7 @@ export async function call(url: string, { method = 'GET', bearer, body, key, ms 
     answer = await platform.fetch(url, {
       method,
       headers,
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(form !== undefined ? { body: form } : body === undefined ? {} : { body: JSON.stringify(body) }),
       cache: 'no-store',
       credentials: cookies ? 'same-origin' : 'omit', // the ticket opens the socket
       signal,
@@ -63,11 +64,12 @@ export async function call(url: string, { method = 'GET', bearer, body, key, ms 
   return answer;
 }
 
-// reasonOf reads {"error":{"message"}}, whatever else the answer may be.
+// reasonOf reads {"error":{"message"}} or {"error":"…"}, whatever else the answer may be.
 export function reasonOf(status: number, text: string): string {
   try {
-    const body = JSON.parse(text) as { error?: { message?: unknown } } | null;
-    if (typeof body?.error?.message === 'string') return body.error.message;
+    const error = (JSON.parse(text) as { error?: { message?: unknown } } | null)?.error;
+    if (typeof error === 'string') return error;
+    if (typeof error?.message === 'string') return error.message;
   } catch {
     // A proxy's error page, perhaps.
   }

@@ -58,9 +58,10 @@ export class Session {
     return (await this.get<{ ptys: TerminalInfo[] | null }>('/ptys')).ptys ?? [];
   }
 
-  // create returns the id of a new terminal.
-  async create(): Promise<string> {
-    return ((await (await this.change('create', '/ptys', { method: 'POST', body: {} })).json()) as { id: string }).id;
+  // create returns the id of a new terminal. With a conversation that goes on there.
+  async create(conversation?: string): Promise<string> {
+    const [name, body] = conversation === undefined ? ['create', {}] : [`continue ${conversation}`, { conversation }];
+    return ((await (await this.change(name, '/ptys', { method: 'POST', body })).json()) as { id: string }).id;
   }
 
   async close(id: string): Promise<void> {

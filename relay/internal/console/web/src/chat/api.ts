@@ -1,7 +1,7 @@
 // The requests about conversations: which there are, what was said in them, and
 // which coding agents there are.
 
-import { call, type Call, type ChatEvent, type Image, type Session } from '@fairlead/core';
+import { call, longMs, type Call, type ChatEvent, type Image, type Session } from '@fairlead/core';
 import type { Talk } from './model.ts';
 
 export interface Provider {
@@ -55,22 +55,38 @@ export class ChatAPI {
     await this.#request(`/providers/sessions/${encodeURIComponent(id)}`, { method: 'DELETE' });
   }
 
+  // upload puts an image into the sandbox that is too large for a message itself.
+  // Images are the session's, whichever project they are said to be for.
+  async upload(file: File): Promise<Image> {
+    const [project] = await this.#answer<{ projectId: string }[]>('/projects', {});
+    const form = new FormData();
+    form.append('images', file);
+    const { images } = await this.#answer<{ images: Image[] }>(`/projects/${encodeURIComponent(project?.projectId ?? '')}/upload-images`, { method: 'POST', form, ms: longMs });
+    const [image] = images;
+    if (image === undefined) throw new Error('The sandbox has kept no image.');
+    return image;
+  }
+
   #get<T>(path: string): Promise<T> {
     return this.#request(path, {});
   }
 
   async #request<T>(path: string, request: Omit<Call, 'bearer'>): Promise<T> {
+    return (await this.#answer<{ success?: boolean; data: T }>(path, request)).data;
+  }
+
+  async #answer<T>(path: string, request: Omit<Call, 'bearer'>): Promise<T> {
     const answer = await this.session.ask((origin, grant) => call(`${origin}/api${path}`, { ...request, bearer: grant }, this.session.platform));
-    const body = (await answer.json()) as { success?: boolean; data: T };
-    return body.data;
+    return (await answer.json()) as T;
   }
 }
 
-// Images that a message may carry (seed 002), and how large all may be in one
-// frame.
+// Images that a message may have (seed 002), and how many bytes all of those may
+// have that are within it.
 export const imageTypes = ['image/jpeg', 'image/png', 'image/gif', 'image/webp'];
 export const mostImages = 5;
-export const mostImageBytes = 600 << 10;
+export const mostImageBytes = 5 << 20; // of one
+export const mostInlineBytes = 600 << 10;
 
 // imageOf reads a file that was dropped, pasted or chosen.
 export async function imageOf(file: File): Promise<Image> {

@@ -3,8 +3,11 @@
 import type { Session } from '@fairlead/core';
 import { byId, setText } from '../ui/dom.ts';
 import type { Side, SidePanel } from '../ui/side.ts';
-import { tab } from '../ui/storage.ts';
+import { tab, unsent } from '../ui/storage.ts';
 import type { ChatPanel, ChatPanelOptions } from './panel.ts';
+
+// chat.css has the panel beside the terminal on wider screens.
+const narrow = matchMedia('(max-width: 720px)');
 
 export class Chat implements SidePanel {
   #panel: ChatPanel | undefined;
@@ -14,6 +17,7 @@ export class Chat implements SidePanel {
 
   constructor(private readonly session: Session, side: Side, private readonly options: ChatPanelOptions) {
     this.#toggle = side.add('chat', this);
+    if (tab.get(unsent(options.you, session.id)) !== null) void this.#load(); // it goes on sending
   }
 
   // open shows a conversation.
@@ -21,6 +25,11 @@ export class Chat implements SidePanel {
     tab.set('chat', conversation);
     if (this.#isOpen) this.#panel?.open(conversation);
     else this.#toggle();
+  }
+
+  // aside closes the panel where there is room for it or a terminal alone.
+  aside(): void {
+    if (this.#isOpen && narrow.matches) this.#toggle();
   }
 
   opened(): void {

@@ -18,14 +18,15 @@ export interface ChatModel {
   presence: ChatPresence | undefined;
   reach: Reach;
   waiting: readonly Outgoing[]; // of this conversation
-  queued: readonly Outgoing[]; // to be sent when the present run is over
+  queued: readonly Outgoing[]; // that wait for their turn
   mayTalk: boolean;
   mayApprove: boolean;
   you: string;
+  terminal: string; // where the conversation goes on; '': here
 }
 
 export const none: Omit<ChatModel, 'mayTalk' | 'mayApprove' | 'you'> = {
-  talk: undefined, conversation: { items: [], mark: 0, running: false, missing: false }, control: undefined, presence: undefined, reach: 'connecting', waiting: [], queued: [],
+  talk: undefined, conversation: { items: [], mark: 0, running: false, missing: false }, control: undefined, presence: undefined, reach: 'connecting', waiting: [], queued: [], terminal: '',
 };
 
 // mine reports whether the person's next message would be taken.
@@ -44,7 +45,20 @@ export function sendOf(m: ChatModel): Send {
   if (!m.mayTalk || m.talk === undefined) return 'none';
   if (!mine(m) && m.reach === 'lost') return 'none';
   if (!mine(m)) return m.control?.requests.includes(m.you) === true ? 'asked' : 'ask';
+  if (m.terminal !== '') return 'none';
   return m.conversation.running ? 'queue' : 'send';
+}
+
+// goesOn says whether the person can have the conversation go on in a terminal,
+// and why not; where it does, it is 'there', and where nobody would ask, 'none'.
+export function goesOn(m: ChatModel, may: boolean): { state: 'can' | 'not' | 'there' | 'none'; why: string } {
+  if (m.terminal !== '') return { state: 'there', why: '' };
+  if (!may || !m.mayTalk || !m.mayApprove || !m.conversation.items.some(({ kind }) => kind === 'said')) return { state: 'none', why: '' };
+  const not = (why: string) => ({ state: 'not' as const, why });
+  if (m.reach !== 'open') return not('There is no connection');
+  if (!mine(m)) return not('Somebody else is writing here');
+  if (m.conversation.running) return not('The coding agent is working: stop it first');
+  return { state: 'can', why: 'Go on with this conversation in the coding agent’s own program. Nothing can be sent here until you come back' };
 }
 
 // noteOf is what stands above the text: why it isn't the person's, or what is
@@ -67,8 +81,27 @@ export function leftOf(item: Extract<Item, { kind: 'asked' }>, now: number): num
   return Number.isNaN(at) ? undefined : Math.max(0, Math.round((at - now) / 1_000));
 }
 
-// nextOf is what may be sent now of what is queued.
-export function nextOf(m: ChatModel): Outgoing | undefined {
-  if (m.conversation.running || m.waiting.some(({ refused }) => refused === undefined) || !mine(m)) return undefined;
-  return m.queued[0];
+// whyWaits says why a message has not been sent yet.
+export function whyWaits(m: ChatModel, name: (id: string) => string): string {
+  if (m.reach !== 'open') return 'Waits for the connection';
+  if (!mine(m)) return `Waits while ${name(m.control?.controller ?? '')} writes here`;
+  if (m.terminal !== '') return 'Waits until the conversation is back from its terminal';
+  return m.conversation.running ? 'Waits until the present turn is over' : 'Waits for its turn';
+}
+
+// answered says what became of a question.
+export function answered(item: Extract<Item, { kind: 'asked' }>, you: string, name: (id: string) => string): string {
+  if (item.state !== 'decided') return { open: '', timeout: 'Nobody answered in time', cancelled: 'Withdrawn' }[item.state];
+  if (item.answer === undefined) return 'Answered';
+  const { by, decision } = item.answer;
+  const who = by === you ? 'You' : name(by);
+  if (item.tool === 'AskUserQuestion') return decision.startsWith('allow') ? `${who} answered` : `${who} didn’t answer`;
+  return `${who} ${decision.startsWith('allow') ? 'allowed' : 'denied'} it${decision.endsWith('_always') ? ', for this session' : ''}`;
+}
+
+// newsOf is what a screen reader is told of a question, in words of its own: the
+// conversation is read out only when a turn is over.
+export function newsOf(item: Extract<Item, { kind: 'asked' }>, title: string, mayApprove: boolean): string {
+  if (mayApprove && item.tool !== 'AskUserQuestion') return ''; // it is said of every approval
+  return `${title} ${mayApprove ? 'F6 leads to the answers.' : 'Somebody who may approve has to answer.'}`;
 }

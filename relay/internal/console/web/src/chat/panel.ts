@@ -1,16 +1,17 @@
 // The panel beside the terminal in which people talk with coding agents: the list
 // of conversations, one of them, and where one writes.
 
-import { Chats, fold, isEvent, read, subscribed, type ChatFrame, type ChatOptions, type Conversation, type Image, type Outgoing, type Session } from '@fairlead/core';
+import { Chats, fits, fold, isEvent, Queue, read, subscribed, type ChatFrame, type ChatOptions, type Conversation, type Image, type Item, type Outgoing, type RunStateFrame, type Session } from '@fairlead/core';
 import { byId, h, keyed, setAttribute, setHidden, setText } from '../ui/dom.ts';
 import { messageOf } from '../ui/format.ts';
 import type { SidePanel } from '../ui/side.ts';
-import { tab } from '../ui/storage.ts';
+import { tab, unsent } from '../ui/storage.ts';
 import { visible } from '../ui/visible.ts';
 import { ChatAPI, type Provider } from './api.ts';
 import { Composer } from './composer.ts';
-import { mayStop, none, nextOf, noteOf, sendOf, type ChatModel, type Talk } from './model.ts';
-import type { Answer } from './question.ts';
+import { Elsewhere, type Terminals } from './elsewhere.ts';
+import { mayStop, newsOf, none, noteOf, sendOf, whyWaits, type ChatModel, type Talk } from './model.ts';
+import { titleOf, type Answer } from './question.ts';
 import { Rows, type Row } from './rows.ts';
 
 export interface ChatPanelOptions {
@@ -19,6 +20,7 @@ export interface ChatPanelOptions {
   mayApprove: boolean;
   name(id: string): string; // of a person
   asks(questions: ReadonlySet<string>, focus: () => boolean): void; // these are shown; focus leads to one that is open
+  terminals: Terminals;
 }
 
 // So many rows of the history are shown.
@@ -29,11 +31,14 @@ export class ChatPanel implements SidePanel {
   readonly #chats: Chats;
   readonly #rows: Rows;
   readonly #composer: Composer;
+  readonly #elsewhere: Elsewhere;
   readonly #list = byId('chat-list');
   #talks: Talk[] = [];
   #providers: Provider[] = [];
   #model: ChatModel;
-  #queue: Outgoing[] = [];
+  readonly #queue: Queue;
+  readonly #followed = new Set<string>(); // conversations
+  readonly #told = new Set<string>(); // questions that a screen reader was told of
   #waiting: readonly Outgoing[] = [];
   #started = false;
   #isOpen = false;
@@ -45,30 +50,43 @@ export class ChatPanel implements SidePanel {
     this.#model = { ...none, ...options };
     this.#api = new ChatAPI(session);
     this.#chats = new Chats(session, {
-      frame: (frame) => this.#take(frame),
-      reach: (reach) => this.#change({ reach }),
+      frame: (frame) => {
+        this.#queue.frame(frame);
+        this.#take(frame);
+      },
+      reach: (reach) => {
+        if (reach !== 'open') this.#queue.lost();
+        this.#change({ reach });
+      },
       outbox: (waiting) => {
         this.#waiting = waiting;
+        this.#queue.outbox(waiting);
+      },
+    });
+    const kept = unsent(options.you, session.id);
+    this.#queue = new Queue({ you: options.you, store: { get: () => tab.get(kept), set: (text) => tab.set(kept, text) }, clock: session.platform.clock }, {
+      send: (message) => this.#chats.send(message),
+      withdraw: (name) => this.#chats.withdraw(name),
+      changed: () => {
+        this.#follow();
         this.#later();
       },
     });
     this.#rows = new Rows(byId('chat-rows'), {
       answer: (answer) => this.#answer(answer),
       retry: (message) => {
-        this.#chats.withdraw(message.name);
-        this.#chats.send({ ...named(message, session), conversation: message.conversation });
+        this.#drop(message);
+        this.#queue.add(named(message, session));
       },
-      drop: (message) => {
-        this.#chats.withdraw(message.name);
-        this.#queue = this.#queue.filter(({ name }) => name !== message.name);
-        this.#later();
-      },
+      drop: (message) => this.#drop(message),
     });
     this.#composer = new Composer({
       send: (content, images, options) => this.#send(content, images, options),
+      upload: (file) => this.#api.upload(file),
       stop: () => this.#chats.say({ type: 'chat.abort', sessionId: this.#model.talk?.id }),
       askControl: () => this.#chats.say({ type: 'chat.request_control', sessionId: this.#model.talk?.id }),
     });
+    this.#elsewhere = new Elsewhere(options.terminals, () => this.#focus());
     byId('chat-new', HTMLFormElement).addEventListener('submit', (event) => {
       event.preventDefault();
       void this.#create();
@@ -80,14 +98,24 @@ export class ChatPanel implements SidePanel {
       (entry ?? byId('chat-close', HTMLButtonElement)).focus();
     });
     byId('chat-grant').addEventListener('click', () => this.#grant());
+    byId('chat').addEventListener('keydown', (event) => {
+      if (event.key !== 'F6' || (event.target instanceof Element && event.target.closest('.chat-asked') !== null)) return;
+      if (this.#rows.focusQuestion()) event.preventDefault();
+    });
     window.addEventListener('online', () => this.#chats.now());
+    if (this.#queue.conversations.size > 0) this.#start(); // the page was left before it was sent
+  }
+
+  #start(): void {
+    if (this.#started) return;
+    this.#started = true;
+    this.#follow();
+    this.#chats.start();
   }
 
   opened(): void {
-    if (!this.#started) {
-      this.#started = true;
-      this.#chats.start();
-    }
+    this.#start();
+    this.#rows.shown();
     this.#ticker = window.setInterval(() => this.#rows.tick(Date.now()), 1_000);
     void this.#readList();
     this.#isOpen = true;
@@ -123,16 +151,37 @@ export class ChatPanel implements SidePanel {
 
   // show follows one conversation, or shows the list.
   #show(talk: Talk | undefined): void {
-    const before = this.#model.talk;
-    if (before !== undefined) this.#chats.unfollow(before.id);
     this.#model = { ...none, ...this.options, reach: this.#chats.reach, talk };
     tab.set('chat', talk?.id ?? '');
+    this.#composer.turn(talk?.id ?? '');
+    if (talk !== undefined) this.#followed.delete(talk.id); // from its beginning
+    this.#follow();
     if (talk !== undefined && talk.id !== '') {
-      this.#chats.follow(talk.id, () => this.#model.conversation.mark);
       void this.#readHistory(talk.id);
       this.#composer.offer(this.#providers.find(({ provider }) => provider === talk.provider));
     }
     this.#draw();
+  }
+
+  // follow follows what is shown, and what something is still to be sent to.
+  #follow(): void {
+    const wanted = this.#queue.conversations;
+    if (this.#model.talk !== undefined && this.#model.talk.id !== '') wanted.add(this.#model.talk.id);
+    for (const id of this.#followed) {
+      if (wanted.has(id)) continue;
+      this.#followed.delete(id);
+      this.#chats.unfollow(id);
+    }
+    for (const id of wanted) {
+      if (this.#followed.has(id)) continue;
+      this.#followed.add(id);
+      this.#chats.follow(id, () => (this.#model.talk?.id === id ? this.#model.conversation.mark : this.#queue.mark(id)));
+    }
+  }
+
+  #drop({ name }: Outgoing): void {
+    this.#chats.withdraw(name);
+    this.#queue.drop(name);
   }
 
   #change(part: Partial<ChatModel>): void {
@@ -142,27 +191,33 @@ export class ChatPanel implements SidePanel {
 
   #take(frame: ChatFrame): void {
     if (frame.kind === 'session_upserted') return this.#upserted(frame.sessionId, frame.provider, frame.session);
-    if (frame.kind === 'run_state') this.#running(frame.sessionId, frame.state !== 'idle');
+    if (frame.kind === 'run_state') this.#runs(frame);
     const { talk, conversation } = this.#model;
-    if (talk === undefined || !('sessionId' in frame) || frame.sessionId !== talk.id) return;
-    if (isEvent(frame)) return this.#told(fold(conversation, frame));
+    if (talk === undefined || !('sessionId' in frame) || frame.sessionId !== talk.id) {
+      if (frame.kind === 'chat_subscribed' && this.#followed.has(frame.sessionId)) void this.#readHistory(frame.sessionId);
+      return;
+    }
+    if (isEvent(frame)) return this.#went(fold(conversation, frame));
     switch (frame.kind) {
       case 'chat_subscribed':
-        return this.#told(subscribed(conversation, frame));
+        this.#rows.unanswered();
+        return this.#went(subscribed(conversation, frame));
       case 'control_state':
         return this.#change({ control: frame });
       case 'presence':
         return this.#change({ presence: frame });
       case 'protocol_error':
-        if (frame.clientMessageId === undefined) setText('chat-problem', visible(frame.error));
+        if (frame.clientMessageId !== undefined) return;
+        this.#rows.unanswered();
+        this.#later();
+        setText('chat-problem', visible(frame.error));
     }
   }
 
-  #told(conversation: Conversation): void {
+  #went(conversation: Conversation): void {
     const over = this.#model.conversation.running && !conversation.running;
     this.#change({ conversation });
     if (conversation.missing || over) void this.#readHistory(this.#model.talk?.id ?? '');
-    this.#sendNext();
   }
 
   #upserted(id: string, provider: string, { summary, lastActivity }: { summary: string; lastActivity: string }): void {
@@ -170,11 +225,13 @@ export class ChatPanel implements SidePanel {
     const talk = { id, provider, title: summary, lastActivity, running: known?.running ?? false };
     this.#talks = [talk, ...this.#talks.filter((other) => other.id !== id)];
     if (this.#model.talk?.id === id) this.#model = { ...this.#model, talk };
+    if (this.#model.talk?.id === id && this.#elsewhere.of(id) !== '') void this.#readHistory(id); // of what is said there no events come
     this.#later();
   }
 
-  #running(id: string, running: boolean): void {
-    this.#talks = this.#talks.map((talk) => (talk.id === id ? { ...talk, running } : talk));
+  #runs({ sessionId: id, state, terminal }: RunStateFrame): void {
+    this.#talks = this.#talks.map((talk) => (talk.id === id ? { ...talk, running: state !== 'idle' } : talk));
+    if (this.#elsewhere.is(id, terminal) && this.#model.talk?.id === id) void this.#readHistory(id);
     this.#later();
   }
 
@@ -198,6 +255,7 @@ export class ChatPanel implements SidePanel {
     if (id === '') return;
     try {
       const { messages } = await this.#api.messages(id, pageRows);
+      this.#queue.known(messages);
       if (this.#model.talk?.id === id) this.#change({ conversation: read(this.#model.conversation, messages) });
     } catch (error) {
       if (this.#model.talk?.id === id) setText('chat-problem', messageOf(error));
@@ -219,26 +277,18 @@ export class ChatPanel implements SidePanel {
     }
   }
 
-  #send(content: string, images: Image[], options: ChatOptions): void {
+  // send sends a message when its turn comes, or says why it can't be.
+  #send(content: string, images: Image[], options: ChatOptions): string {
     const { talk } = this.#model;
-    if (talk === undefined) return;
+    if (talk === undefined) return 'No conversation is open.';
     const message: Outgoing = { name: this.session.platform.uuid(), conversation: talk.id, content, images, options };
-    setText('chat-problem', '');
-    if (sendOf(this.#model) === 'queue' || this.#queue.length > 0) this.#queue = [...this.#queue, message];
-    else this.#chats.send(message);
-    this.#later();
+    if (!fits(message)) return 'That is too long: a message may have 1 MiB, with its images.';
+    this.#queue.add(message);
+    return '';
   }
 
-  // sendNext sends what is queued, once the present run is over.
-  #sendNext(): void {
-    const next = nextOf(this.#view());
-    if (next === undefined) return;
-    this.#queue = this.#queue.filter((message) => message !== next);
-    this.#chats.send(next);
-  }
-
-  #answer({ question, allow, updatedInput, message, remember }: Answer): void {
-    this.#chats.say({
+  #answer({ question, allow, updatedInput, message, remember }: Answer): boolean {
+    return this.#chats.say({
       type: 'chat.permission-response', requestId: question.id, allow, sessionId: this.#model.talk?.id,
       ...(updatedInput === undefined ? {} : { updatedInput }), ...(message === undefined ? {} : { message }),
       ...(remember === undefined ? {} : { rememberEntry: remember }),
@@ -252,7 +302,7 @@ export class ChatPanel implements SidePanel {
 
   #view(): ChatModel {
     const of = (all: readonly Outgoing[]) => all.filter(({ conversation }) => conversation === this.#model.talk?.id);
-    return { ...this.#model, waiting: of(this.#waiting), queued: of(this.#queue) };
+    return { ...this.#model, waiting: of(this.#waiting), queued: of(this.#queue.held), terminal: this.#elsewhere.of(this.#model.talk?.id ?? '') };
   }
 
   // later draws with the next picture: deltas come many a second.
@@ -274,16 +324,35 @@ export class ChatPanel implements SidePanel {
     this.#drawList();
     this.#ask();
     if (talk === undefined) return;
-    const rows: Row[] = [...conversation.items, ...m.waiting.map((message) => outgoing(message, false)), ...m.queued.map((message) => outgoing(message, true))];
-    this.#rows.draw({ rows, you: m.you, mayApprove: m.mayApprove, name: this.options.name });
+    const name = (id: string) => this.#name(id);
+    const why = (queued: Outgoing) => `${visible(whyWaits(m, name))}${this.#queue.keeps(queued.name) ? '' : '. It is too large to be kept if this page is reloaded'}`;
+    const rows: Row[] = [...conversation.items.filter(hasRow), ...m.waiting.map((message) => outgoing(message, '')), ...m.queued.map((message) => outgoing(message, why(message)))];
+    this.#rows.draw({ rows, you: m.you, mayApprove: m.mayApprove, name });
+    this.#tell(m);
     setHidden('chat-empty', rows.length > 0);
-    setText('chat-note', noteOf(m, (id) => visible(this.options.name(id))));
+    setText('chat-note', noteOf(m, (id) => visible(name(id))));
     setHidden('chat-grant', !(m.control?.controller === m.you && m.control.requests.some((id) => id !== m.you)));
     setAttribute('chat-talk', 'data-running', String(conversation.running));
     setAttribute('chat-scroll', 'aria-busy', String(conversation.running)); // a turn is read out when it is over
     const others = m.presence === undefined ? '' : `${m.presence.count} here`;
     setText('chat-viewers', others);
+    this.#elsewhere.draw(m);
     this.#composer.draw(sendOf(m), mayStop(m), m.mayTalk);
+  }
+
+  #name(id: string): string {
+    return this.#model.presence?.viewers.find(({ user_id: user }) => user === id)?.name || this.options.name(id);
+  }
+
+  // tell has a screen reader say what is asked, once.
+  #tell({ conversation, mayApprove }: ChatModel): void {
+    const open = conversation.items.filter((item) => item.kind === 'asked').filter(({ state }) => state === 'open');
+    if (!this.#isOpen || open.length === 0) return setText('chat-news', '');
+    for (const item of open) {
+      if (this.#told.has(item.id)) continue;
+      this.#told.add(item.id);
+      setText('chat-news', newsOf(item, titleOf(item), mayApprove));
+    }
   }
 
   // ask says which questions are shown here: they are not asked elsewhere.
@@ -312,8 +381,11 @@ export class ChatPanel implements SidePanel {
   }
 }
 
-function outgoing(message: Outgoing, queued: boolean): Row {
-  return { kind: 'outgoing', id: message.name, message, queued };
+// hasRow: that a run has ended well need not be said.
+const hasRow = (item: Item): boolean => item.kind !== 'ended' || !item.success;
+
+function outgoing(message: Outgoing, waits: string): Row {
+  return { kind: 'outgoing', id: message.name, message, waits };
 }
 
 // named is the same message under another name: the old one was refused for good.

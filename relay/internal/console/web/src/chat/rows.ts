@@ -1,28 +1,25 @@
 // Draws the items of a conversation. A row that has not changed is left alone, so
 // that what is folded out, selected or focused stays.
 
-import type { Item, Outgoing } from '@fairlead/core';
+import type { Image, Item, Outgoing } from '@fairlead/core';
 import { h, keyed, setAttribute, setHidden, setText } from '../ui/dom.ts';
 import { visible } from '../ui/visible.ts';
 import { markdown, plain } from './markdown.ts';
-import { QuestionRow, type Answer } from './question.ts';
+import { QuestionRow, type Answer, type Asking } from './question.ts';
 import { useOf } from './tools.ts';
 import { useParts } from './use.ts';
 
 export interface RowActions {
-  answer(answer: Answer): void;
+  answer(answer: Answer): boolean; // whether it was sent
   retry(message: Outgoing): void;
   drop(message: Outgoing): void;
 }
 
 // A Row is an item, or a message that is on its way.
-export type Row = Item | { kind: 'outgoing'; id: string; message: Outgoing; queued: boolean };
+export type Row = Item | { kind: 'outgoing'; id: string; message: Outgoing; waits: string }; // waits: why it is not sent yet, '' if it is
 
-export interface RowsState {
+export interface RowsState extends Asking {
   rows: Row[];
-  you: string;
-  mayApprove: boolean;
-  name(id: string): string;
 }
 
 // Output longer than this is cut until the person asks for it.
@@ -33,22 +30,58 @@ export class Rows {
   #news: HTMLElement | undefined; // a question that is drawn for the first time
   readonly #questions = new WeakMap<HTMLElement, QuestionRow>();
 
-  constructor(private readonly list: HTMLElement, private readonly actions: RowActions) {}
+  readonly #box: HTMLElement; // scrolls
+  #end = true; // the end is in view, as the person has it
+
+  constructor(private readonly list: HTMLElement, private readonly actions: RowActions) {
+    this.#box = list.parentElement ?? list;
+    this.#box.addEventListener('scroll', () => {
+      this.#end = this.#atEnd();
+    });
+    new ResizeObserver(() => this.#end && this.#toEnd()).observe(this.#box); // what stands below takes of its room
+  }
 
   // draw shows the rows, and keeps the newest in view where it was. A new question
   // comes into view: somebody waits for its answer.
   draw(state: RowsState): void {
-    const box = this.list.parentElement ?? this.list;
-    const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
-    keyed(this.list, state.rows, (row) => `${row.kind} ${row.id}`, (row) => this.#make(row), (element, row) => this.#draw(element, row, state));
-    if (atEnd) box.scrollTop = box.scrollHeight;
-    else if (state.mayApprove) this.#news?.scrollIntoView({ block: 'nearest' });
+    const atEnd = this.#around(() => keyed(this.list, state.rows, keyOf, (row) => this.#make(row), (element, row) => this.#draw(element, row, state)));
+    if (!atEnd && state.mayApprove) this.#news?.scrollIntoView({ block: 'nearest' });
     this.#news = undefined;
+  }
+
+  // around keeps the end in view, where it was before a change. It reports that.
+  #around(change: () => void): boolean {
+    const atEnd = this.#atEnd();
+    change();
+    if (atEnd) this.#toEnd();
+    return atEnd;
+  }
+
+  #atEnd(): boolean {
+    return this.#box.scrollHeight - this.#box.scrollTop - this.#box.clientHeight < 40;
+  }
+
+  #toEnd(): void {
+    this.#box.scrollTop = this.#box.scrollHeight;
+  }
+
+  // shown: the rows were not to be seen before.
+  shown(): void {
+    for (const question of this.#asked()) question.guard();
+  }
+
+  // unanswered: answers that were given may be lost.
+  unanswered(): void {
+    for (const question of this.#asked()) question.unanswered();
+  }
+
+  #asked(): QuestionRow[] {
+    return [...this.list.children].flatMap((element) => (element instanceof HTMLElement ? (this.#questions.get(element) ?? []) : []));
   }
 
   // tick shows how much time is left.
   tick(now: number): void {
-    for (const element of this.list.children) if (element instanceof HTMLElement) this.#questions.get(element)?.tick(now);
+    for (const question of this.#asked()) question.tick(now);
   }
 
   // focusQuestion moves to the first question that is open, if there is one.
@@ -63,13 +96,13 @@ export class Rows {
     if (row.kind !== 'asked') return element;
     element.tabIndex = -1;
     this.#news = element;
-    this.#questions.set(element, new QuestionRow(element, this.actions.answer));
+    this.#questions.set(element, new QuestionRow(element, { answer: this.actions.answer, around: (change) => this.#around(change) }));
     return element;
   }
 
   #draw(element: HTMLElement, row: Row, state: RowsState): void {
     if (row.kind === 'asked') {
-      this.#questions.get(element)?.draw(row, state.mayApprove);
+      this.#questions.get(element)?.draw(row, state);
       return;
     }
     if (same(this.#drawn.get(element), row)) return;
@@ -91,8 +124,8 @@ export class Rows {
         element.replaceChildren(h('p', { class: 'problem', role: 'alert' }, plain(row.text)));
         return;
       case 'ended':
-        setAttribute(element, 'data-outcome', row.aborted ? 'aborted' : row.success ? 'done' : 'failed');
-        setText(element, row.aborted ? 'Stopped' : row.success ? 'Done' : `Ended with code ${row.exitCode}`);
+        setAttribute(element, 'data-outcome', row.aborted ? 'aborted' : 'failed');
+        setText(element, row.aborted ? 'Stopped' : `Ended with code ${row.exitCode}`);
     }
   }
 
@@ -100,28 +133,33 @@ export class Rows {
     setAttribute(element, 'data-role', row.role);
     setAttribute(element, 'data-live', row.live ? 'true' : null);
     const who = row.role === 'assistant' ? [] : [h('p', { class: 'who' }, row.from === undefined ? 'Somebody' : row.from.userId === you ? 'You' : visible(row.from.name || name(row.from.userId)))];
-    const images = (row.images ?? []).map(({ name: label }) => h('p', { class: 'fine' }, `Image: ${visible(label ?? 'without a name')}`));
+    const images = imagesOf(row.images ?? []);
     const text = row.role === 'assistant' ? markdown(row.text) : [h('p', { class: 'plain-text' }, plain(row.text))];
     element.replaceChildren(...who, h('div', { class: 'text', dir: 'auto' }, ...text), ...images);
   }
 
-  #outgoing(element: HTMLElement, { message, queued }: Extract<Row, { kind: 'outgoing' }>): void {
+  #outgoing(element: HTMLElement, { message, waits }: Extract<Row, { kind: 'outgoing' }>): void {
     const { refused } = message;
-    const note = refused ?? (queued ? 'Waits until the present turn is over' : 'Sending…');
+    const note = refused ?? (waits || 'Sending…');
     const buttons = [];
     if (refused !== undefined) buttons.push(button('Try again', 'btn-chat-retry', () => this.actions.retry(message)));
-    if (refused !== undefined || queued) buttons.push(button('Discard', 'btn-chat-drop', () => this.actions.drop(message)));
+    if (refused !== undefined || waits !== '') buttons.push(button('Discard', 'btn-chat-drop', () => this.actions.drop(message)));
     element.replaceChildren(
-      h('p', { class: 'who' }, 'You'), h('p', { class: 'plain-text' }, plain(message.content)),
+      h('p', { class: 'who' }, 'You'), h('p', { class: 'plain-text' }, plain(message.content)), ...imagesOf(message.images),
       h('p', { class: refused === undefined ? 'fine' : 'problem', role: 'status' }, note, ' ', ...buttons),
     );
   }
 }
 
+const imagesOf = (images: readonly Image[]): Node[] => images.map(({ name }) => h('p', { class: 'fine' }, name === undefined || name === '' ? 'An image' : `Image: ${visible(name)}`));
+
+// keyOf stays the same while a text becomes whole.
+const keyOf = (row: Row): string => `${row.kind} ${(row.kind === 'said' ? row.key : undefined) ?? row.id}`;
+
 // same reports whether a row shows what it did.
 function same(before: Row | undefined, row: Row): boolean {
   if (row.kind !== 'outgoing' || before?.kind !== 'outgoing') return before === row;
-  return before.message === row.message && before.queued === row.queued;
+  return before.message === row.message && before.waits === row.waits;
 }
 
 function button(label: string, testid: string, run: () => void): HTMLButtonElement {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { changeOf, choicesOf, useOf } from './tools.ts';
+import { answerOf, changeOf, choicesOf, problemOf, useOf } from './tools.ts';
 
 test('a command, a change and anything else', () => {
   assert.deepEqual(useOf({ command: 'ls -l\npwd', description: '' }), { title: 'ls -l', pieces: [{ label: 'Command', text: 'ls -l\npwd' }, { label: 'What it is for, as the coding agent says', text: '' }] });
@@ -29,4 +29,13 @@ test('a question has choices', () => {
   const [choice] = choicesOf('AskUserQuestion', { questions: [{ question: 'Which?', header: 'DB', multiSelect: true, options: [{ label: 'a', description: 'b' }, 7] }] });
   assert.deepEqual(choice, { question: 'Which?', header: 'DB', several: true, options: [{ label: 'a', description: 'b' }] });
   assert.deepEqual(choicesOf('Bash', {}), []);
+});
+
+test('an answer says something', () => {
+  assert.equal(answerOf([], '  '), '');
+  assert.equal(answerOf(['a', 'b'], ' c '), 'a, b, c');
+  const choice = (several: boolean, options: number) => ({ question: 'Which?', header: '', several, options: Array(options).fill({ label: 'a', description: '' }) });
+  assert.equal(problemOf([choice(false, 2)], 0), 'Choose one, or write another answer.');
+  assert.equal(problemOf([choice(false, 2), choice(true, 2)], 1), 'Choose at least one, or write another answer, to “Which?”.');
+  assert.equal(problemOf([choice(false, 0)], 0), 'Write an answer.');
 });

@@ -2,6 +2,7 @@
 
 import { diffLines } from 'diff';
 import { labels, sectionsOf, type Section } from '../approvals/tool.ts';
+import { visible } from '../ui/visible.ts';
 
 // A Line is one line of a change of a file.
 export interface Line {
@@ -77,4 +78,16 @@ export function choicesOf(tool: string, input: unknown): Choice[] {
     several: q.multiSelect === true,
     options: (Array.isArray(q.options) ? q.options : []).filter(isRecord).map((o) => ({ label: textOf(o, 'label') ?? '', description: textOf(o, 'description') ?? '' })),
   }));
+}
+
+// answerOf is what a person has chosen, and written beside that; '' if it is nothing.
+export function answerOf(chosen: string[], other: string): string {
+  return [...chosen, other].map((text) => text.trim()).filter((text) => text !== '').join(', ');
+}
+
+// problemOf says which question has no answer yet.
+export function problemOf(choices: Choice[], missing: number): string {
+  const { question = '', several = false, options = [] } = choices[missing] ?? {};
+  const what = options.length === 0 ? 'Write an answer' : `Choose ${several ? 'at least one' : 'one'}, or write another answer`;
+  return choices.length > 1 ? `${what}, to “${visible(question)}”.` : `${what}.`;
 }

@@ -4,6 +4,7 @@ import { Session, type Me, type Origins, type SessionInfo, type Turn } from '@fa
 import { callText } from '../agents/agents.ts';
 import { AgentBar } from '../agents/bar.ts';
 import { Approvals } from '../approvals/feed.ts';
+import type { Terminals } from '../chat/elsewhere.ts';
 import { EnvDialog } from '../env/dialog.ts';
 import { Recordings } from '../recordings/recordings.ts';
 import { Keybar } from '../terminal/keybar.ts';
@@ -75,6 +76,7 @@ export class App {
       name: (id) => this.#panes.nameOf(id),
       leave: () => this.#focus(),
       asks: (ids, focus) => this.#approvals?.leave({ ids, focus }),
+      terminals: this.#conversing(),
     });
   }
 
@@ -216,18 +218,35 @@ export class App {
     hint(`${callText(turn)} in ${where}`, { label: 'Show', run: () => this.#select(pane.id, true) });
   }
 
-  async #create(): Promise<void> {
+  async #create(conversation?: string): Promise<void> {
     await this.#actions.once(async () => {
-      const id = await this.#session.create();
+      const id = await this.#session.create(conversation);
       await this.#list.read();
+      if (conversation !== undefined) this.#panels.aside();
       this.#select(id, true);
     });
   }
 
-  async #close(id: string): Promise<void> {
+  // conversing are the terminals where conversations go on.
+  #conversing(): Terminals {
+    return {
+      may: this.#may('shell'),
+      label: (id) => this.#list.labels.get(id),
+      show: (id) => {
+        this.#panels.aside();
+        this.#select(id, true);
+      },
+      continue: (conversation) => this.#create(conversation),
+      close: (id) => this.#close(id, {
+        title: 'Back to the chat?', text: 'The terminal is closed, for everybody. What the coding agent is doing there is ended; what was said stays.', yes: 'Back to chat',
+      }),
+    };
+  }
+
+  async #close(id: string, words?: { title: string; text: string; yes: string }): Promise<void> {
     const label = this.#list.labels.get(id) ?? 'terminal';
-    const text = 'The programs that run in it are ended, for everybody.';
-    if (!ended(this.#list.find(id), this.#panes.get(id)) && !(await ask(`Close “${label}”?`, text, 'Close terminal'))) return;
+    const { title, text, yes } = words ?? { title: `Close “${label}”?`, text: 'The programs that run in it are ended, for everybody.', yes: 'Close terminal' };
+    if (!ended(this.#list.find(id), this.#panes.get(id)) && !(await ask(title, text, yes))) return;
     await this.#actions.once(async () => {
       await this.#session.close(id);
       await this.#list.read();

@@ -6,6 +6,7 @@ import type { AgentView } from '../agents/agents.ts';
 import { AgentPanel } from '../agents/panel.ts';
 import { BrowserPanel } from '../browser/panel.ts';
 import { Chat } from '../chat/chat.ts';
+import type { Terminals } from '../chat/elsewhere.ts';
 import { Files } from '../files/panel.ts';
 import { Side } from '../ui/side.ts';
 
@@ -13,6 +14,7 @@ export interface PanelHooks {
   name(id: string): string; // of a person
   leave(): void; // moves the focus to the terminal
   asks(questions: ReadonlySet<string>, focus: () => boolean): void; // these the chat shows
+  terminals: Terminals;
 }
 
 export class Panels {
@@ -36,6 +38,11 @@ export class Panels {
 
   converse(conversation: string): void {
     this.#chat.open(conversation);
+  }
+
+  // aside makes room for a terminal.
+  aside(): void {
+    this.#chat.aside();
   }
 
   toggleAgent(): void {

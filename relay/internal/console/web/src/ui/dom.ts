@@ -59,11 +59,13 @@ export function keyed<T>(parent: HTMLElement, items: T[], key: (item: T) => stri
   for (const child of parent.children) {
     if (child instanceof HTMLElement && child.dataset.key !== undefined) old.set(child.dataset.key, child);
   }
+  // What is gone goes first: then nothing that stays has to move.
+  const wanted = new Set(items.map(key));
+  for (const [id, element] of old) if (!wanted.has(id)) element.remove();
   let place: Element | null = parent.firstElementChild;
   for (const item of items) {
     const id = key(item);
     let element = old.get(id);
-    old.delete(id);
     if (element === undefined) {
       element = create(item);
       element.dataset.key = id;
@@ -72,7 +74,6 @@ export function keyed<T>(parent: HTMLElement, items: T[], key: (item: T) => stri
     else parent.insertBefore(element, place);
     draw(element, item);
   }
-  for (const element of old.values()) element.remove();
 }
 
 // closeMenu closes the menu of tools, where a phone has opened it.

@@ -9,24 +9,32 @@ function keep(area: () => Storage) {
   return {
     get(name: string): string | null {
       try {
-        return area().getItem(`fairlead.${name}`);
+        return memory.get(name) ?? area().getItem(`fairlead.${name}`);
       } catch {
         return memory.get(name) ?? null;
       }
     },
     set(name: string, value: string | null): void {
+      memory.delete(name);
       try {
-        if (value === null) area().removeItem(`fairlead.${name}`);
-        else area().setItem(`fairlead.${name}`, value);
+        area().removeItem(`fairlead.${name}`);
+        if (value !== null) area().setItem(`fairlead.${name}`, value);
       } catch {
-        if (value === null) memory.delete(name);
-        else memory.set(name, value);
+        if (value !== null) memory.set(name, value); // or there is no room
+      }
+    },
+    // names are those that begin with prefix.
+    names(prefix: string): string[] {
+      try {
+        return [...memory.keys(), ...Object.keys(area()).map((key) => key.replace(/^fairlead\./, ''))].filter((name) => name.startsWith(prefix));
+      } catch {
+        return [...memory.keys()].filter((name) => name.startsWith(prefix));
       }
     },
   };
 }
 
-export const tab = keep(() => sessionStorage); // token, person, session, pty, size, origin
+export const tab = keep(() => sessionStorage); // token, person, session, pty, size, origin, chat, what is unsent
 
 // person is who the tab's token was last found to be for.
 export function person(): Person | undefined {
@@ -35,7 +43,16 @@ export function person(): Person | undefined {
 }
 
 export function remember(known: Person): void {
+  forgetUnsent(known.id);
   tab.set('person', JSON.stringify({ id: known.id, name: known.name }));
+}
+
+// unsent is where a person's messages are kept that a session doesn't have yet.
+export const unsent = (person: string, session: string): string => `unsent.${person}.${session}`;
+
+// forgetUnsent drops the messages of all but one person.
+function forgetUnsent(but: string): void {
+  for (const name of tab.names('unsent.')) if (!name.startsWith(unsent(but, ''))) tab.set(name, null);
 }
 
 // become makes the tab that of a link.
@@ -54,6 +71,7 @@ export function otherSession(id: string): void {
 // forgetLink leaves the page as it is without a link.
 export function forgetLink(): void {
   for (const name of ['token', 'person', 'session', 'pty', 'size']) tab.set(name, null);
+  forgetUnsent('');
   location.reload();
 }
 
