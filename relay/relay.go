@@ -282,7 +282,7 @@ func (r *Relay) publicServer() (*http.Server, error) {
 		return nil, err
 	}
 	methods.RefuseOthers()
-	return r.browserServer(r.withTunnels(r.origins.Guard(r.origins.Share(mux)))), nil
+	return r.browserServer(closeUnlessUpgraded(r.withTunnels(r.origins.Guard(r.origins.Share(mux))))), nil
 }
 
 // browserServer serves handler to browsers. A request that has begun may take

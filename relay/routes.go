@@ -50,6 +50,18 @@ func (r *Relay) routes(router access.Router) error {
 	return nil
 }
 
+// closeUnlessUpgraded has a connection closed at once whose request asks for
+// another protocol, such as WebSocket, and doesn't get it. What upgrades replaces
+// the header.
+func closeUnlessUpgraded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, asks := r.Header["Upgrade"]; asks {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
 // health is GET /health: the relay answers, with its revision. Anybody may ask,
 // so it says nothing else (seed 000's gave a token away).
 func (r *Relay) health(w http.ResponseWriter, _ *http.Request) {

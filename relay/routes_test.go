@@ -255,7 +255,7 @@ var variants = map[string]map[string]string{
 func (w *routeWorld) ask(route, bearer string, header ...string) *httptest.ResponseRecorder {
 	w.t.Helper()
 	method, path, _ := strings.Cut(route, " ")
-	path = strings.NewReplacer("{sid}", "ses_1", "{pid}", "pty_1", "{rid}", "rec_1", "{id}", "cmd_known", "{aid}", "apr_1", "{uid}", "upl_1").Replace(path)
+	path = strings.NewReplacer("{sid}", "ses_1", "{pid}", "pty_1", "{rid}", "rec_1", "{id}", "cmd_known", "{aid}", "apr_1", "{uid}", "upl_1", "{project}", "0", "{provider}", "claude", "{asset}", "0").Replace(path)
 	if strings.HasSuffix(path, "/log") {
 		path += "?from=0000000000000001:0"
 	}
@@ -299,6 +299,14 @@ func (s streamable) FlushError() error {
 	return nil
 }
 
+// webRoutes are those of the web client that only the sandbox knows one by one.
+func webRoutes() (all []string) {
+	for _, r := range protocol.WebRoutes {
+		all = append(all, r.Method+" /api/"+r.Path)
+	}
+	return all
+}
+
 // Every registered route is in the table, and the other way round.
 func TestEveryRouteIsInTheTable(t *testing.T) {
 	w := newRouteWorld(t)
@@ -319,6 +327,7 @@ func TestEveryRouteIsInTheTable(t *testing.T) {
 			registered = append(registered, pattern)
 		}
 	}
+	registered = append(registered, webRoutes()...)
 	slices.Sort(table)
 	slices.Sort(registered)
 	if !slices.Equal(table, registered) {

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -85,4 +86,29 @@ func TestRevocationEndsStreams(t *testing.T) {
 	w.stop()
 	ends(t, kept)
 	w.finish()
+}
+
+// TestSocketsElsewhere: a WebSocket is refused at every path that has none, and
+// where it lacks a credential, and the connection closed at once.
+func TestSocketsElsewhere(t *testing.T) {
+	w := newWorld(t, longDrain)
+	at := <-w.addresses
+	_, token := w.authority.Grant(nil)
+	for _, path := range []string{"/", "/ws/", "/ws/x", "/WS", "/ws2", "/shell/x", "/x", "/health", "/app-session", "/api/auth/status", "/ws"} {
+		credential := "Authorization: Bearer " + token + "\r\n"
+		if path == "/ws" {
+			credential = ""
+		}
+		conn, err := net.Dial("tcp", strings.TrimPrefix(at.URL, "http://"))
+		must(t, err)
+		must(t, conn.SetDeadline(time.Now().Add(slowly)))
+		_, err = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: one.example\r\nOrigin: https://one.example\r\n"+credential+
+			"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
+		must(t, err)
+		answer, err := io.ReadAll(conn) // until the relay closes it
+		if status := strings.Fields(string(answer) + " none none")[1]; err != nil || status == "101" || status == "none" {
+			t.Errorf("%s: %s, %v", path, status, err)
+		}
+		must(t, conn.Close())
+	}
 }
