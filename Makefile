@@ -11,6 +11,7 @@
 # make conformance  runs the official MCP suite against the agent's MCP server
 # make fuzz   runs every fuzz target for FUZZTIME (default 20s)
 # make test-agents installs real coding agents from npm, about 1.4 GB, has them use our tools, and talks to them
+# make test-webclient gets the published web client of seed 002, 4 MB, and has it talk to our relay in a browser
 # make lint   runs go vet, staticcheck and golangci-lint
 
 GO       ?= go
@@ -26,6 +27,8 @@ WEB      := relay/internal/console/web
 ORACLE   := sandbox-agent/internal/screen/oracle
 AGENTS   := deploy/e2e/agents
 SUITE    := sandbox-agent/internal/mcp/conformance
+WEBCLIENT := deploy/e2e/webclient
+WEBCLIENT_SHA512 := 4dad100e69aea01abb502f3f539cb4f2e002129ef5555214dc36709eb1503072cf7a4ac3d3c103e96320273bf93a6bd69e3cb0796dbc57f2ec42caf62d683904
 DIST     := relay/internal/console/dist
 SOURCES  := $(shell find $(WEB)/src $(WEB)/core relay/internal/console/build -type f 2>/dev/null)
 
@@ -63,7 +66,7 @@ SPEED := ^(TestCase59Speed|TestLastPage)$$
 # The end-to-end tests of cases and faults, about half of them.
 FOUND := ^Test(Found|Case)
 
-.PHONY: dev build check test test-packages test-pure test-speed test-programs test-found test-raced test-security race load soak bench proofs conformance fuzz test-agents lint clean tools
+.PHONY: dev build check test test-packages test-pure test-speed test-programs test-found test-raced test-security race load soak bench proofs conformance fuzz test-agents test-webclient lint clean tools
 
 dev: build
 	@exec bin/devstack --listen 127.0.0.1:8080
@@ -169,7 +172,7 @@ proofs:
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/ledger -run TestKilled -kills=200
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/files/workspace -run TestSymlinkRace -workspace.race=60s
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/screen -run TestRandomStreams -oracle.n=3000
-	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/chat -run '^(TestSubscribe|TestLinear)$$' -chat.rounds=100000 -chat.calls=500
+	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/chat -run '^(TestSubscribe|TestLinear)$$' -chat.rounds=100000 -chat.calls=5000
 	$(GO) test -count=1 -v -timeout 30m ./sandbox-agent/internal/chatlog -run '^TestSubscribeWhileAppending$$' -rounds=100000
 	$(GO) test -count=1 -v -timeout 30m ./relay/internal/chathub -run '^TestRace$$' -rounds=100000
 	$(GO) test -count=1 -v -timeout 30m ./deploy/e2e -run '^(TestChaos|TestDecisionAcrossAKilledRelay)$$' -chaos.kills=100 -approvals.kills=100
@@ -184,10 +187,22 @@ $(AGENTS)/node_modules/.stamp: $(AGENTS)/package.json | tools
 test-agents: $(DIST)/index.html $(AGENTS)/node_modules/.stamp
 	FAIRLEAD_AGENTS=$(CURDIR)/$(AGENTS) $(GO) test -count=1 -v -timeout 20m ./deploy/e2e -run '^TestReal(Agents|Talk)$$'
 
+# Its pages alone: what else is in the package isn't run.
+$(WEBCLIENT)/package/dist/index.html:
+	@sh deploy/setup/need.sh npm
+	@mkdir -p $(WEBCLIENT)
+	cd $(WEBCLIENT) && npm pack --silent @cloudcli-ai/cloudcli@1.36.1 && echo '$(WEBCLIENT_SHA512)  cloudcli-ai-cloudcli-1.36.1.tgz' | sha512sum -c --quiet && tar xzmf cloudcli-ai-cloudcli-1.36.1.tgz
+
+test-webclient: $(DIST)/index.html $(WEBCLIENT)/package/dist/index.html
+	@sh deploy/setup/need.sh chromium
+	FAIRLEAD_WEB_CLIENT=$(CURDIR)/$(WEBCLIENT)/package $(GO) test -count=1 -v -timeout 5m ./deploy/e2e -run '^TestWebClient$$'
+
+# What is found is made shorter by a hundred runs at most: otherwise that alone takes
+# a minute of a target whose seeds are long.
 fuzz:
 	@$(GO) list ./... | while read pkg; do \
 	  for target in $$($(GO) test -list '^Fuzz' $$pkg 2>/dev/null | grep '^Fuzz'); do \
-	    echo "== $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	    echo "== $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x $$pkg || exit 1; \
 	  done; done
 
 lint: $(DIST)/index.html
@@ -196,5 +211,5 @@ lint: $(DIST)/index.html
 	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
 
 clean:
-	rm -rf bin $(WEB)/node_modules $(ORACLE)/node_modules $(SUITE)/node_modules $(AGENTS)/node_modules
+	rm -rf bin $(WEBCLIENT) $(WEB)/node_modules $(ORACLE)/node_modules $(SUITE)/node_modules $(AGENTS)/node_modules
 	find $(DIST) -type f ! -name .gitignore -delete

@@ -23,17 +23,27 @@ const conversation = protocol.ConversationID("2b3c")
 type chatRelay struct {
 	t      *testing.T
 	server *httptest.Server
-	each   int // events of one socket
+	each   int           // events of one socket
+	open   chan struct{} // each socket waits for it, twice; nil: it waits for nothing
+	heard  chan string   // types of what clients have sent
 
 	mu   sync.Mutex
 	said []map[string]any // guarded by mu: what clients have sent
 }
 
 func newChatRelay(t *testing.T, each int) *chatRelay {
-	r := &chatRelay{t: t, each: each}
+	r := &chatRelay{t: t, each: each, heard: make(chan string, 100)}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /grants", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"grant":"g"}`) })
-	mux.HandleFunc("POST /chat-session", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("POST /chat-session", func(w http.ResponseWriter, req *http.Request) {
+		if r.open != nil {
+			for range 2 {
+				select {
+				case <-r.open:
+				case <-req.Context().Done():
+				}
+			}
+		}
 		fmt.Fprintf(w, `{"ws_url":"ws%s/ws","ticket":"t1"}`, strings.TrimPrefix(r.server.URL, "http"))
 	})
 	mux.HandleFunc("GET /ws", r.socket)
@@ -64,6 +74,10 @@ func (r *chatRelay) socket(w http.ResponseWriter, req *http.Request) {
 		r.mu.Lock()
 		r.said = append(r.said, m)
 		r.mu.Unlock()
+		select {
+		case r.heard <- fmt.Sprint(m["type"]):
+		default: // no test listens
+		}
 		if m["type"] != "chat.subscribe" {
 			continue
 		}
@@ -127,11 +141,24 @@ func TestChatComesBack(t *testing.T) {
 // It is about weakness 16 in deploy/e2e/README.md.
 func TestChatSays(t *testing.T) {
 	relay := newChatRelay(t, 0)
+	relay.open = make(chan struct{})
 	user := NewUser(UserOptions{Token: "u", Session: "ses_1", Relays: []string{relay.server.URL}})
 	defer user.Close()
 	c := OpenChat(t.Context(), user, ChatOptions{Once: true}, newCollected())
-	if err := c.Say(t.Context(), map[string]string{"type": "chat.send"}); err != nil {
+	said := make(chan error)
+	go func() { said <- c.Say(t.Context(), map[string]string{"type": "chat.send"}) }() // ends below
+	relay.open <- struct{}{}
+	select {
+	case err := <-said:
+		t.Fatalf("said without a socket: %v", err)
+	default:
+	}
+	relay.open <- struct{}{}
+	if err := <-said; err != nil {
 		t.Fatal(err)
+	}
+	if heard := <-relay.heard; heard != "chat.send" {
+		t.Errorf("the relay has heard %s", heard)
 	}
 	c.Close()
 	if err := c.Say(context.Background(), "late"); err == nil {

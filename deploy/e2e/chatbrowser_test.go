@@ -1,9 +1,18 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
+	"image"
+	"image/png"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/input"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
@@ -37,6 +46,106 @@ func (w *window) message(text string) {
 	w.press("Enter", 13)
 }
 
+// offline has the browser lose the network, or find it again.
+func (w *window) offline(on bool) {
+	w.t.Helper()
+	w.run(devtools(network.Enable, network.EnableParams{}), devtools(network.EmulateNetworkConditionsByRule, network.EmulateNetworkConditionsByRuleParams{
+		MatchedNetworkConditions: []*network.Conditions{{DownloadThroughput: -1, UploadThroughput: -1, Offline: on}},
+	}), devtools(network.OverrideNetworkState, network.OverrideNetworkStateParams{Offline: on, DownloadThroughput: -1, UploadThroughput: -1}))
+}
+
+// noise writes a picture that nothing makes smaller, and returns how many bytes
+// it is.
+func noise(t *testing.T, path string, width, height int) int {
+	t.Helper()
+	m := image.NewNRGBA(image.Rect(0, 0, width, height))
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range m.Pix {
+		m.Pix[i] = byte(random.Uint32())
+	}
+	var data bytes.Buffer
+	must(t, png.Encode(&data, m))
+	must(t, os.WriteFile(path, data.Bytes(), 0o644))
+	return data.Len()
+}
+
+// dropFile drops a file of the disk on the conversation, as a mouse does.
+func (w *window) dropFile(path string) {
+	w.t.Helper()
+	at := eval[[]float64](w, `((r) => [r.x + r.width / 2, r.y + r.height / 2])(document.querySelector('#chat-scroll').getBoundingClientRect())`)
+	for _, kind := range []input.DispatchDragEventType{"dragEnter", "dragOver", "drop"} {
+		w.run(devtools(input.DispatchDragEvent, input.DispatchDragEventParams{Type: kind, X: at[0], Y: at[1], Data: &input.DragData{
+			Items: []*input.DragDataItem{}, Files: []string{path}, DragOperationsMask: 1,
+		}}))
+	}
+}
+
+// pasteImage copies a small picture, and pastes it into whatever has the focus.
+func (w *window) pasteImage() {
+	w.t.Helper()
+	for _, name := range []string{"clipboard-write", "clipboard-read"} {
+		w.run(devtools(browser.SetPermission, browser.SetPermissionParams{Permission: &browser.PermissionDescriptor{Name: name}, Setting: "granted"}))
+	}
+	eval[any](w, `(() => {
+		const canvas = document.createElement('canvas');
+		canvas.width = canvas.height = 8;
+		canvas.toBlob((blob) => navigator.clipboard.write([new ClipboardItem({'image/png': blob})]).then(() => { window.copied = true }));
+		return null;
+	})()`)
+	w.until("window.copied")
+	w.run(devtools(input.DispatchKeyEvent, input.DispatchKeyEventParams{
+		Type: "rawKeyDown", Key: "v", Code: "KeyV", WindowsVirtualKeyCode: 86, Modifiers: 2, Commands: []string{"paste"},
+	}), devtools(input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: "keyUp", Key: "v", Code: "KeyV", WindowsVirtualKeyCode: 86, Modifiers: 2}))
+}
+
+// sendImages: alice adds pictures in each of the ways there are, and the coding
+// agent gets them; of what can't be sent she hears, and loses nothing of the rest.
+func sendImages(t *testing.T, alice *window) {
+	dir := t.TempDir()
+	chosen, dropped, notes := filepath.Join(dir, "chosen.png"), filepath.Join(dir, "dropped.png"), filepath.Join(dir, "notes.txt")
+	first, second := noise(t, chosen, 40, 30), noise(t, dropped, 600, 400) // more than fits into a frame
+	must(t, os.WriteFile(notes, []byte("no image"), 0o644))
+	alice.run(chromedp.Focus(chromedp.CSS(selector("chat-text"))))
+	alice.write("images")
+	alice.dropFile(notes)
+	alice.untilText("chat-problem", "“notes.txt” can’t be sent")
+	alice.run(chromedp.SetUploadFiles(chromedp.CSS("#chat-pick"), []string{chosen}))
+	alice.untilText("chat-images", "chosen.png")
+	alice.dropFile(dropped)
+	alice.untilText("chat-images", "dropped.png")
+	alice.run(chromedp.Focus(chromedp.CSS(selector("chat-text"))))
+	alice.pasteImage()
+	alice.until(`document.querySelectorAll('[data-testid=chat-images] li').length === 3`)
+	alice.shoot("images")
+	alice.press("Enter", 13)
+	alice.until(said(fmt.Sprintf("3 images: [%d %d ", first, second)) + " === 1")
+	alice.untilText("chat-rows", "Image: dropped.png")
+}
+
+// loseNetwork: alice's browser loses the network, and the relay is killed, while
+// she writes. What she wrote is sent once, and nothing of what is shown is drawn
+// anew.
+func loseNetwork(t *testing.T, s *Stack, alice *window) {
+	alice.until(`document.querySelector('[data-testid=chat-talk]').dataset.running === 'false'`)
+	eval[any](alice, `(() => {
+		window.gone = [];
+		const rows = document.querySelector('#chat-rows');
+		const old = new Set([...rows.querySelectorAll('*')].flatMap((element) => [element, ...element.childNodes]));
+		new MutationObserver((changes) => {
+			for (const { removedNodes } of changes) for (const node of removedNodes) if (old.has(node)) window.gone.push(node.textContent);
+		}).observe(rows, {childList: true, subtree: true});
+		return null;
+	})()`)
+	alice.offline(true)
+	killRelay(t, s)
+	alice.untilText("chat-note", "Not connected")
+	alice.message("say:first-away")
+	alice.message("say:second-away")
+	alice.until(`document.querySelectorAll('[data-testid=chat-outgoing]').length === 2`)
+	alice.shoot("away")
+	alice.offline(false)
+}
+
 // TestChatInTheBrowser: alice begins a conversation, bob and carol see every
 // event of it, bob can't write while alice does but allows what her agent asks,
 // and after a reload all that was said is there.
@@ -62,6 +171,10 @@ func TestChatInTheBrowser(t *testing.T) {
 	bob.untilText("btn-chat-send", "Ask to write")
 	carol.until(`!document.querySelector('[data-testid=chat-text]').checkVisibility() && !document.querySelector('[data-testid=btn-chat-allow]').checkVisibility()`)
 	bob.click("btn-chat-allow")
+	bob.untilText("chat-outcome", "You allowed it")
+	for _, w := range []*window{alice, carol} {
+		w.untilText("chat-outcome", "bob allowed it")
+	}
 	for _, w := range all {
 		w.until(said("over-and-out") + " === 2") // alice's words, and the agent's
 		w.until(`document.querySelector('[data-testid=chat-talk]').dataset.running === 'false'`)
@@ -71,17 +184,34 @@ func TestChatInTheBrowser(t *testing.T) {
 		w.shoot("done")
 	}
 
-	// A turn that is stopped, and what was queued meanwhile.
+	// A turn that is stopped, and what was queued before the page was loaded again.
 	alice.message("deltas:100000@50")
 	alice.until(`document.querySelector('[data-testid=chat-said][data-live]')`)
 	alice.message("say:queued")
 	alice.untilText("chat-outgoing", "Waits until the present turn is over")
 	alice.shoot("queued")
+	alice.run(devtools(page.Reload, page.ReloadParams{}))
+	alice.until(`window.fairlead && document.querySelector('[data-testid=status]')?.innerText.includes('Connected') && !document.querySelector('[data-testid=chat-talk]').checkVisibility()`)
+	alice.tool("btn-chat")
+	alice.untilText("chat-outgoing", "Waits until the present turn is over")
+	alice.until(said("over-and-out") + " === 2")
+	alice.until(`document.querySelector('[data-testid=chat-said][data-live]')?.innerText.startsWith('0:')`) // from its beginning
+	alice.shoot("reloaded")
 	alice.click("btn-chat-stop")
 	for _, w := range all {
-		w.until(said("queued") + " >= 2")
+		w.until(said("queued") + " === 2") // alice's words, and the agent's
 		w.until(`document.querySelector('[data-testid=chat-talk]').dataset.running === 'false'`)
 	}
+
+	loseNetwork(t, s, alice)
+	for _, w := range all {
+		w.until(said("second-away") + " === 2 && " + said("first-away") + " === 2 && " + said("queued") + " === 2")
+	}
+	alice.until(`document.querySelector('[data-testid=chat-outgoing]') === null`)
+	if gone := eval[[]string](alice, `window.gone`); len(gone) > 0 {
+		t.Errorf("drawn anew: %q", gone)
+	}
+	sendImages(t, alice)
 
 	// bob asks, alice lets him.
 	bob.message("say:by-bob")
@@ -94,10 +224,5 @@ func TestChatInTheBrowser(t *testing.T) {
 	for _, w := range all {
 		w.until(said("by-bob") + " >= 2")
 	}
-
-	alice.run(devtools(page.Reload, page.ReloadParams{}))
-	alice.until(`window.fairlead && document.querySelector('[data-testid=status]')?.innerText.includes('Connected') && !document.querySelector('[data-testid=chat-talk]').checkVisibility()`)
-	alice.tool("btn-chat")
-	alice.until(said("by-bob") + " >= 2 && " + said("over-and-out") + " === 2")
-	alice.shoot("reloaded")
+	continueInBrowser(bob, carol)
 }

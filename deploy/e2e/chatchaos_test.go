@@ -338,8 +338,15 @@ func TestTalkAcrossAgentKills(t *testing.T) {
 	if !*complete.Success {
 		t.Errorf("%s", complete.Raw)
 	}
+	oneEach(t, bob.Events(id), *talkAgentKills+1)
+	t.Logf("runs by exit code: %v", ended)
+}
+
+// oneEach checks that of so many runs each has one complete and another message,
+// and that no event is missing.
+func oneEach(t *testing.T, events []Told, runs int) {
+	t.Helper()
 	sent := map[string]int{}
-	events := bob.Events(id)
 	for i, e := range events {
 		if i > 0 && e.Seq != events[i-1].Seq+1 {
 			t.Errorf("event %d after %d", e.Seq, events[i-1].Seq)
@@ -348,10 +355,9 @@ func TestTalkAcrossAgentKills(t *testing.T) {
 			sent[*e.Content]++
 		}
 	}
-	if n := strings.Count(kindsOfAll(events), string(protocol.ChatComplete)); n != *talkAgentKills+1 || len(sent) != n || total(sent) != n {
-		t.Errorf("%d runs: %d completes, %v", *talkAgentKills+1, n, sent)
+	if n := strings.Count(kindsOfAll(events), string(protocol.ChatComplete)); n != runs || len(sent) != n || total(sent) != n {
+		t.Errorf("%d runs: %d completes, %v", runs, n, sent)
 	}
-	t.Logf("runs by exit code: %v", ended)
 }
 
 func total(counts map[string]int) (n int) {

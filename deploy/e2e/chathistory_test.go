@@ -10,6 +10,9 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
+// onePixel is an image.
+const onePixel = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
 // ids returns those of what was said and done, in order.
 func ids[E any](events []E, of func(E) (kind protocol.ChatKind, id string)) (all []string) {
 	for _, e := range events {
@@ -23,7 +26,8 @@ func ids[E any](events []E, of func(E) (kind protocol.ChatKind, id string)) (all
 
 // TestTalkHistory: what each provider keeps of a conversation is served by pages,
 // with the ids of the live events, and is gone when the conversation is deleted.
-// opencode keeps it in a database. Capabilities are those of what is installed.
+// opencode keeps it in a database. What was said in a terminal is part of it.
+// Capabilities are those of what is installed.
 func TestTalkHistory(t *testing.T) {
 	s := talkStack(t, "")
 	ctx := within(t)
@@ -49,11 +53,16 @@ func TestTalkHistory(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
+	t.Run("in a terminal", func(t *testing.T) { goesOnInTerminal(t, s) })
 	for _, provider := range []string{"claude", "codex", "gemini", "opencode"} {
 		t.Run(provider, func(t *testing.T) {
 			id, k := talks(t, s, provider, "alice", "bob")
-			for i, text := range []string{"say:hello", "say:hello", `tool:Bash {"command":"echo x"}`, "/nosuch command"} {
-				must(t, k[0].Send(ctx, id, text, "options", map[string]any{"skipPermissions": true}))
+			for i, text := range []string{"say:hello", "say:hello", `tool:Bash {"command":"echo x"}`, "/nosuch command", "images"} {
+				options := map[string]any{"skipPermissions": true}
+				if text == "images" {
+					options["images"] = []protocol.ChatImage{{Name: "a.png", Data: onePixel}}
+				}
+				must(t, k[0].Send(ctx, id, text, "options", options))
 				_, err := k[1].AwaitComplete(ctx, id, i+1)
 				must(t, err)
 			}
@@ -63,9 +72,11 @@ func TestTalkHistory(t *testing.T) {
 						ID        string
 						Kind      protocol.ChatKind
 						SessionID protocol.ConversationID
+						Images    []protocol.ChatImage
 					}
-					Total   int
-					HasMore bool
+					Total      int
+					HasMore    bool
+					TokenUsage protocol.TokenBudget
 				}
 			}
 			path := "providers/sessions/" + string(id)
@@ -78,6 +89,7 @@ func TestTalkHistory(t *testing.T) {
 					ID        string
 					Kind      protocol.ChatKind
 					SessionID protocol.ConversationID
+					Images    []protocol.ChatImage
 				}) (protocol.ChatKind, string) {
 					return m.Kind, m.ID
 				})
@@ -85,6 +97,18 @@ func TestTalkHistory(t *testing.T) {
 			})
 			if !slices.Equal(kept, live) {
 				t.Errorf("live:\n%s\nkept:\n%s", strings.Join(live, "\n"), strings.Join(kept, "\n"))
+			}
+			shown := 0
+			for _, m := range page.Data.Messages {
+				shown += len(m.Images)
+			}
+			for _, e := range k[1].Events(id) {
+				if e.TokenBudget != nil && e.TokenBudget.Total != page.Data.TokenUsage.Total {
+					t.Errorf("the model's context: %d live, %d kept", e.TokenBudget.Total, page.Data.TokenUsage.Total)
+				}
+			}
+			if shown != 1 {
+				t.Errorf("%d images are shown", shown)
 			}
 			ask(http.MethodGet, path+"/messages?limit=1", http.StatusOK, &page)
 			if len(page.Data.Messages) != 1 || !page.Data.HasMore || page.Data.Messages[0].SessionID != id {

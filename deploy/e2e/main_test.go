@@ -170,12 +170,15 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// attach opens a terminal for a user of the stack.
+// attach opens a terminal for a user of the stack, and waits until the user is
+// in: whoever is let in behind a change of control isn't told of it.
 func attach(t *testing.T, s *Stack, name string, id protocol.PTYID) *Terminal {
 	t.Helper()
 	term, err := s.Ready.User(name).Attach(within(t), s.Ready.SessionID, id, "")
 	must(t, err)
 	t.Cleanup(term.Close)
+	_, err = term.ExpectMessage(within(t), protocol.ServerControlState, nil)
+	must(t, err)
 	return term
 }
 

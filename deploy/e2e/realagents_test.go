@@ -50,7 +50,7 @@ var realAgents = []realAgent{
 	},
 	{
 		name: "gemini", reported: "gemini",
-		file: ".gemini/settings.json", settings: `{"security": {"auth": {"selectedType": "gemini-api-key"}}}`,
+		file: ".gemini/settings.json", settings: `{"security": {"auth": {"selectedType": "gemini-api-key"}}, "model": {"name": "fake"}}`,
 		environ: "GEMINI_API_KEY=none GOOGLE_GEMINI_BASE_URL=%MODEL% GEMINI_CLI_TRUST_WORKSPACE=true",
 		command: "gemini -p 'list the terminals' -m fake --approval-mode yolo </dev/null",
 	},
