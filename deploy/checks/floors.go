@@ -151,6 +151,7 @@ var Sideways = []struct{ From, To, Why string }{
 	{"sandbox-agent/internal/history/rows", "sandbox-agent/internal/provider", "rows and live events have the same ids"},
 	{"sandbox-agent/internal/history/dbread", "sandbox-agent/internal/process", "it starts a process that can gain no rights"},
 	{"sandbox-agent/internal/history", "sandbox-agent/internal/chat", "it knows which conversation is which session of a provider"},
+	{"sandbox-agent/internal/history", "sandbox-agent/internal/chatlog", "it says who has sent what a transcript has"},
 	{"loadtest/internal/agents", "loadtest/internal/simagent", "it runs a fleet of them as a generator"},
 	{"loadtest/internal/bulk", "loadtest/internal/printer", "it floods a terminal with what the source prints"},
 	{"loadtest/internal/eventloop", "deploy/client", "the transport it implements"},

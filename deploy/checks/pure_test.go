@@ -52,3 +52,48 @@ func TestConcurrencyIsSeen(t *testing.T) {
 		}
 	}
 }
+
+// TestLeaksAreLookedFor: a package of the relay or of the agent that starts a
+// goroutine, and has tests, has them fail when one is left.
+func TestLeaksAreLookedFor(t *testing.T) {
+	looked := 0
+	for _, p := range packages(t) {
+		if top, _, _ := strings.Cut(p.Dir, "/"); top != "relay" && top != "sandbox-agent" && top != "tunnel" && top != "protocol" {
+			continue
+		}
+		found := starts(p)
+		paths, err := filepath.Glob(filepath.Join(root, p.Dir, "*_test.go"))
+		if err != nil || len(found) == 0 || len(paths) == 0 {
+			continue
+		}
+		looks := false
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			looks = looks || strings.Contains(string(text), "goleak.VerifyTestMain(") || strings.Contains(string(text), "goleak.Find(")
+		}
+		if looked++; !looks {
+			t.Errorf("%s: no TestMain with goleak: %s", p.Dir, found[0])
+		}
+	}
+	if looked < 30 {
+		t.Errorf("only %d packages start a goroutine", looked)
+	}
+}
+
+// TestStartsAreSeen: each way to start a goroutine is found.
+func TestStartsAreSeen(t *testing.T) {
+	for body, want := range map[string]string{
+		"func f() { go f() }": "go statement",
+		"import \"sync\"\nfunc f() { var g sync.WaitGroup; g.Go(f) }":             "(*sync.WaitGroup).Go",
+		"import \"sync\"\nvar g sync.WaitGroup\nfunc f() { h := g.Go; h(f) }":     "(*sync.WaitGroup).Go",
+		"import \"sync\"\nfunc f() { var mu sync.Mutex; mu.Lock(); mu.Unlock() }": "",
+	} {
+		p := fake(t, "x", map[string]string{"a.go": "package x\n" + body})
+		if got := strings.Join(starts(p), "; "); (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", body, got, want)
+		}
+	}
+}

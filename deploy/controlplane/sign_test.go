@@ -166,6 +166,7 @@ func TestSignRefused(t *testing.T) {
 	narrow := p.grant(aliceToken, `{"session_id":"ses_1","pty_id":"pty_1"}`)
 	viewing := p.grant(aliceToken, `{"session_id":"ses_1","capabilities":["view"]}`)
 	shell := p.grant(aliceToken, `{"session_id":"ses_1","capabilities":["view","shell"]}`)
+	chatting := p.grant(aliceToken, `{"session_id":"ses_1","capabilities":["view","shell","chat"]}`)
 	bob := p.grant(bobToken, `{"session_id":"ses_1"}`)
 	closePTY := func(pty string) string {
 		return `"target":{"sessionId":"ses_1","ptyId":"` + pty + `"},"op":{"kind":"pty.close"}`
@@ -183,6 +184,10 @@ func TestSignRefused(t *testing.T) {
 		{"a recorded terminal", shell, `"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create","record":true}`, 403, "AuthError"},
 		{"one that isn't", shell, `"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create","record":false}`, 200, ""},
 		{"with the capability", alice, `"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create","record":true}`, 200, ""},
+		{"a conversation's terminal", shell, `"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create","conversation":"c-1"}`, 403, "AuthError"},
+		{"a conversation's terminal for who may not approve", chatting, `"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create","conversation":"c-1"}`, 403, "AuthError"},
+		{"a conversation's terminal with the capabilities", alice, `"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create","conversation":"c-1"}`, 200, ""},
+		{"a conversation's terminal with a command", alice, `"target":{"sessionId":"ses_1"},"op":{"kind":"pty.create","conversation":"c-1","command":"x"}`, 400, "RequestError"},
 		{"recording no terminal", alice, `"target":{"sessionId":"ses_1"},"op":{"kind":"record.start"}`, 400, "RequestError"},
 		{"another terminal", narrow, closePTY("pty_2"), 403, "AuthError"},
 		{"its own terminal", narrow, closePTY("pty_1"), 200, ""},

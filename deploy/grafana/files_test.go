@@ -134,7 +134,7 @@ func TestChatIsShown(t *testing.T) {
 		}
 	}
 	for name := range all {
-		if strings.HasPrefix(name, "fairlead_chat_") && !shown[name] {
+		if (strings.HasPrefix(name, "fairlead_chat_") || strings.HasPrefix(name, "fairlead_history_")) && !shown[name] {
 			t.Errorf("%s is on no dashboard", name)
 		}
 	}
