@@ -28,6 +28,10 @@ type Config struct {
 	BehindProxy   bool
 	PublicOrigins []string // default: the loopback origins of Listen
 
+	// ExtensionIDs are the browser extensions whose side panels may come (seed 000);
+	// none: there is nothing for side panels here.
+	ExtensionIDs []string
+
 	// TunnelListen is the UDP address that agents dial, with the TLS
 	// certificate they verify.
 	TunnelListen          string

@@ -138,6 +138,9 @@ func (r *Relay) listen() error {
 	if r.origins, err = access.NewOrigins(r.cfg.origins(r.public.Addr())); err != nil {
 		return err
 	}
+	if err := r.origins.ListExtensions(r.cfg.ExtensionIDs); err != nil {
+		return fmt.Errorf("--extension-ids: %w", err)
+	}
 	if r.admin, err = net.Listen("tcp", r.cfg.AdminListen); err != nil {
 		return fmt.Errorf("admin listener: %w", err)
 	}

@@ -137,6 +137,9 @@ func (s *Stack) startRelay(ctx, children context.Context, i int) error {
 		if n := s.cfg.SocketsPerPerson; n > 0 {
 			args = append(args, "--sockets-per-person", strconv.Itoa(n))
 		}
+		if len(s.cfg.ExtensionIDs) > 0 {
+			args = append(args, "--extension-ids", strings.Join(s.cfg.ExtensionIDs, ","))
+		}
 		if len(s.public) > 1 { // alone it knows its own
 			args = append(args, "--public-origins", strings.Join(origins(s.public, i), ","))
 		}

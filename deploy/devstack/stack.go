@@ -40,6 +40,7 @@ type Config struct {
 	SocketsPerPerson int // at one relay; 0: its own default
 
 	TunnelListen  string   // where the first relay takes tunnels, UDP and TCP; empty: a free port
+	ExtensionIDs  []string // browser extensions whose side panels may come to the relays
 	SandboxRelays []string // "host:port" that sandboxes dial instead of the relays' own
 
 	Egress          bool     // terminals go through the egress proxy

@@ -26,6 +26,7 @@ func declare(c *program.Command) *flags {
 	c.String(&f.Key, "key", "", "PEM `file` with the certificate's key")
 	c.Bool(&f.BehindProxy, "behind-proxy", false, "a balancer in front speaks TLS; allows plain HTTP beyond loopback")
 	c.Strings(&f.PublicOrigins, "public-origins", "`origins` of this relay, then of all others (default: the loopback ones)")
+	c.Strings(&f.ExtensionIDs, "extension-ids", "`ids` of the browser extensions whose side panels may come (default: none, and no routes for them)")
 	c.String(&f.TunnelListen, "tunnel-listen", "127.0.0.1:4433", "UDP `address` that agents dial")
 	c.String(&f.TunnelWebSocketListen, "tunnel-websocket-listen", "", "TCP `address` that agents dial when UDP doesn't get through, or off (default: the port of --tunnel-listen)")
 	c.Float(&f.RegistrationsPerSecond, "registrations-per-second", 200, "`number` of agents that may register per second")

@@ -38,6 +38,11 @@ func (o *Origins) Share(next http.Handler) http.Handler {
 		if method, open := o.open[r.URL.Path]; open {
 			methods, headers = method, openHeaders
 		}
+		extension := o.FromExtension(r)
+		if extension { // its cookies are the panel's own
+			methods, headers = extensionMethods, extensionHeaders
+			h.Set("Access-Control-Allow-Credentials", "true")
+		}
 		h.Set("Access-Control-Allow-Origin", origin)
 		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 			h.Set("Access-Control-Allow-Methods", methods)
@@ -47,7 +52,11 @@ func (o *Origins) Share(next http.Handler) http.Handler {
 			return
 		}
 		h.Set("Access-Control-Expose-Headers", exposedHeaders)
-		dropCookies(r)
+		if extension {
+			keepCookies(r, panelCookies...)
+		} else {
+			dropCookies(r)
+		}
 		next.ServeHTTP(w, r)
 	})
 }
@@ -56,9 +65,18 @@ func (o *Origins) Share(next http.Handler) http.Handler {
 // browser doesn't say that another origin's page has sent them: a proxy before the
 // relay may have another origin than the relay, which is one of ours as well.
 func dropCookies(r *http.Request) {
-	var kept []string
 	if r.Header.Get("Sec-Fetch-Site") == "" || r.Header.Get("Sec-Fetch-Site") == "same-origin" {
-		for _, c := range r.CookiesNamed(AppCookieName) {
+		keepCookies(r, AppCookieName)
+		return
+	}
+	keepCookies(r)
+}
+
+// keepCookies drops all of r's cookies but those of these names.
+func keepCookies(r *http.Request, names ...string) {
+	var kept []string
+	for _, name := range names {
+		for _, c := range r.CookiesNamed(name) {
 			kept = append(kept, c.Name+"="+c.Value)
 		}
 	}

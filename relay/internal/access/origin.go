@@ -20,6 +20,8 @@ type Origins struct {
 	open    map[string]string           // path → method of the routes that any origin may use
 	refused func(error)                 // called for what Guard refuses
 	foreign map[string]http.HandlerFunc // path → what answers foreign origins there
+
+	extensions extensions
 }
 
 // NewOrigins parses origins such as "https://relay.example" or
@@ -96,13 +98,33 @@ func (o *Origins) Open(method, path string) { o.open[path] = method }
 // called before requests are served.
 func (o *Origins) AnswerForeign(path string, answer http.HandlerFunc) { o.foreign[path] = answer }
 
+// ListExtensions names the extensions whose side panels may come, by their ids. It
+// must be called before requests are served.
+func (o *Origins) ListExtensions(ids []string) (err error) {
+	o.extensions, err = listExtensions(ids)
+	return err
+}
+
+// Extensions reports whether any extension is listed. Without one nothing of the
+// side panel exists.
+func (o *Origins) Extensions() bool { return len(o.extensions) > 0 }
+
+// Extension returns the origin of the extension that has sent r, empty for any
+// other sender, and whether it is listed.
+func (o *Origins) Extension(r *http.Request) (origin string, listed bool) { return o.extensions.of(r) }
+
+// FromExtension reports whether a listed extension has sent r, to a route of the
+// side panel.
+func (o *Origins) FromExtension(r *http.Request) bool { return o.extensions.may(r) }
+
 // Guard refuses requests with a foreign Host, or with a foreign Origin if they
-// send one. The routes of Open accept any Origin.
+// send one. The routes of Open accept any Origin, those of the side panel
+// that of a listed extension.
 func (o *Origins) Guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := o.CheckHost(r)
 		_, open := o.open[r.URL.Path]
-		if _, sent := r.Header["Origin"]; err == nil && sent && !open {
+		if _, sent := r.Header["Origin"]; err == nil && sent && !open && !o.FromExtension(r) {
 			err = o.CheckOrigin(r)
 		}
 		if err != nil {

@@ -21,6 +21,7 @@ func run(c *program.Command) {
 	c.Int(&cfg.People, "people", 0, "`number` of members beside alice, bob and carol: p1, p2, …, who may only watch")
 	c.Int(&cfg.GrantsPerPerson, "grants-per-person", 0, "`number` of live grants that the control plane lets one person have; 0: its own default")
 	c.Int(&cfg.SocketsPerPerson, "sockets-per-person", 0, "`number` of sockets that a relay lets one person have; 0: its own default")
+	c.Strings(&cfg.ExtensionIDs, "extension-ids", "`ids` of the browser extensions whose side panels may come to the relays")
 	c.String(&cfg.StateDir, "state-dir", "", "`directory` that keeps the stack between starts (default: fairlead/devstack in the user's state directory)")
 	c.Bool(&cfg.Temporary, "temporary", false, "workspaces and homes, which lie outside the state directory, are removed at the end; after a kill at the start of another devstack")
 	c.String(&cfg.ReadyFile, "ready-file", "", "`file` to write addresses, ids and tokens to when everything runs")
