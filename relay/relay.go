@@ -34,6 +34,7 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/preview"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
 	"github.com/fairlead/fairlead/relay/internal/reverseproxy"
+	"github.com/fairlead/fairlead/relay/internal/webapp"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -78,6 +79,7 @@ type shared struct {
 	hubs  *hub.Set
 	chats *chathub.Set
 	chat  *chatapi.API
+	web   *webapp.Desk
 }
 
 // New opens the relay's listeners, so that a busy port or an unreadable key is
@@ -119,10 +121,12 @@ func assemble(cfg Config) *Relay {
 		Keys: r.keys, Tunnels: r.fleet, Pages: r.pages, Revoked: r.revoked, Log: r.log,
 		Refused: func(err error) { r.refused.Count(rejects.Command, err) }, Metrics: r.metrics.dispatch,
 	})
+	r.web = &webapp.Desk{
+		Tickets: access.NewTicketStore(time.Now), Grants: r.grants, Keys: r.keys, SocketsPerPerson: cfg.SocketsPerPerson, Log: r.log,
+	}
 	r.chat = &chatapi.API{
-		Tickets: access.NewTicketStore(time.Now), Grants: r.grants, Keys: r.keys, Hubs: r.chats, Tunnels: r.fleet,
-		Dispatcher: r.dispatcher, Requests: r.requests, Rejects: r.refused, Metrics: chatapi.NewMetrics(r.registry),
-		SocketsPerPerson: cfg.SocketsPerPerson, Log: r.log,
+		Desk: r.web, Hubs: r.chats, Tunnels: r.fleet,
+		Dispatcher: r.dispatcher, Requests: r.requests, Rejects: r.refused, Metrics: chatapi.NewMetrics(r.registry), Log: r.log,
 	}
 	r.connect = &connectproxy.Proxy{Address: cfg.ControlPlaneConnect, Log: r.log}
 	r.ofState()

@@ -37,8 +37,8 @@ func (r *Relay) routes(router access.Router) error {
 		Keys: r.keys, Tunnels: r.fleet, Signer: signer, Dispatcher: r.dispatcher, Requests: r.requests, Rejects: r.refused,
 		Revision: r.cfg.Revision, Log: r.log,
 	}).Register(router)
-	r.chat.Origins, r.chat.Signer = r.origins, signer
-	if r.chat.Apps, err = access.NewAppSessions(r.cfg.appKey()); err != nil {
+	r.web.Origins, r.chat.Signer = r.origins, signer
+	if r.web.Apps, err = access.NewAppSessions(r.cfg.appKey()); err != nil {
 		return err
 	}
 	r.origins.AnswerForeign(chatapi.SocketPath, chatapi.ForeignOrigin)

@@ -452,8 +452,8 @@ func TestTheTableOfRoutes(t *testing.T) {
 					w.tryGrant(t, r, try)
 				}
 				w.tryApp(t, r)
-			case "ticket, grant or app cookie":
-				w.tryChatSocket(t, r)
+			case "ticket or app cookie":
+				w.tryWebSocket(t, r)
 			case "the signed command itself", "callback token", "the signed list itself":
 				for _, bearer := range []string{"", "x", w.grant(nil)} {
 					w.tryOwn(t, r, bearer)
@@ -595,8 +595,8 @@ func (w *routeWorld) tryApp(t *testing.T, r row) {
 	}
 }
 
-// tryChatSocket tries what opens a chat socket, as far as that goes without one.
-func (w *routeWorld) tryChatSocket(t *testing.T, r row) {
+// tryWebSocket tries what opens a chat socket, as far as that goes without one.
+func (w *routeWorld) tryWebSocket(t *testing.T, r row) {
 	t.Helper()
 	ask := func(bearer string, header ...string) int { return w.ask(r.route, bearer, header...).Code }
 	page := []string{"Origin", "https://one.example", "Upgrade", "websocket", "Connection", "Upgrade"}
@@ -612,11 +612,20 @@ func (w *routeWorld) tryChatSocket(t *testing.T, r row) {
 			t.Errorf("%s: %d", name, code)
 		}
 	}
-	if code := ask(w.grant(nil), page[2:]...); code != http.StatusForbidden {
-		t.Errorf("a grant without an origin: %d", code)
+	if code := ask(w.grant(nil), page...); code != http.StatusUnauthorized {
+		t.Errorf("a grant for everything: %d", code)
 	}
-	if code := ask(w.grant(func(g *jws.Grant) { g.Caps = []protocol.Capability{protocol.CapChat} }), page...); code != http.StatusForbidden {
-		t.Errorf("a grant that doesn't allow to view: %d", code)
+	if code := ask(w.grant(nil), page[2:]...); code != http.StatusForbidden {
+		t.Errorf("a bearer without an origin: %d", code)
+	}
+	if r.capability == string(protocol.CapView) { // who lacks it gets no ticket
+		return
+	}
+	var ticket struct{ Ticket string }
+	blind := w.grant(func(g *jws.Grant) { g.Caps = []protocol.Capability{protocol.CapView} })
+	must(t, json.Unmarshal(w.ask("POST /chat-session", blind).Body.Bytes(), &ticket))
+	if code := ask(ticket.Ticket, page...); code != http.StatusForbidden {
+		t.Errorf("the ticket of a grant without %s: %d", r.capability, code)
 	}
 }
 

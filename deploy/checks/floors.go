@@ -67,7 +67,7 @@ var Floors = []struct {
 		"deploy/controlplane/internal/statedir",
 	}},
 	{F3, []string{
-		"relay/internal/gateway", "relay/internal/chatapi", "relay/internal/controlapi", "relay/internal/sandboxapi",
+		"relay/internal/gateway", "relay/internal/webapp", "relay/internal/chatapi", "relay/internal/controlapi", "relay/internal/sandboxapi",
 		"relay/internal/console/...", "relay/internal/admin", "relay/internal/openapi", "relay/internal/preview",
 		"sandbox-agent/internal/mcp/...", "sandbox-agent/internal/bridge", "sandbox-agent/internal/tools", "sandbox-agent/internal/files", "sandbox-agent/internal/link",
 		"sandbox-agent/internal/loopback", "sandbox-agent/internal/preview", "sandbox-agent/internal/metrics",
@@ -98,6 +98,8 @@ var Sideways = []struct{ From, To, Why string }{
 	{"deploy/controlplane/internal/integrations", "deploy/controlplane/internal/contents/tools", "the gateway leads to them, too"},
 	{"relay/internal/dispatch", "relay/internal/pagestream", "some commands go to pages"},
 	{"relay/internal/chatapi", "relay/internal/gateway", "its sockets are upgraded there"},
+	{"relay/internal/chatapi", "relay/internal/webapp", "it says who its requests are from"},
+	{"relay/internal/webapp", "relay/internal/gateway", "it has sockets upgraded"},
 	{"relay/internal/hub", "relay/internal/feed", "it shares what a feed keeps"},
 	{"relay/internal/chathub", "relay/internal/agentstream", "it has a stream per conversation"},
 	{"relay/internal/chathub", "relay/internal/chatring", "it shares what a ring keeps"},

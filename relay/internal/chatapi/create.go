@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/chatsocket"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/access"
+	"github.com/fairlead/fairlead/relay/internal/webapp"
 )
 
 // providers are the coding agents of seed 002. The sandbox knows which of them it
@@ -58,7 +59,7 @@ func nameOf(message string) string {
 // createConversation is POST /api/providers/sessions {provider, projectPath}: 201
 // {sessionId, provider, projectPath, sessionName}.
 func (a *API) createConversation(w http.ResponseWriter, r *http.Request) {
-	c, err := a.authorize(r, protocol.CapChat)
+	c, err := a.Desk.Authorize(r, protocol.CapChat)
 	var body map[string]json.RawMessage
 	if err == nil {
 		body, err = readObject(w, r)
@@ -98,7 +99,7 @@ func (a *API) createConversation(w http.ResponseWriter, r *http.Request) {
 
 // create has a conversation made. The request's Idempotency-Key makes a retry the
 // same command, whose conversation the sandbox then names.
-func (a *API) create(r *http.Request, c caller, create *op.ChatCreate) error {
+func (a *API) create(r *http.Request, c webapp.Caller, create *op.ChatCreate) error {
 	if err := create.Check(); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/chatsocket"
 	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/relay/internal/webapp"
 )
 
 // maxDenial bounds the message of a denial, in bytes. The rest is cut off.
@@ -31,7 +32,7 @@ func (c *client) decide(q chatsocket.Request) {
 	err := decision.Check()
 	var env protocol.CommandEnvelope
 	if err == nil {
-		who := caller{grant: grant, token: token, session: c.session}
+		who := webapp.Caller{Grant: grant, Token: token, Session: c.session}
 		env, err = c.api.sign(ctx, who, op.Op{Kind: op.KindToolDecide, Body: decision}, rand.Text())
 	}
 	if err == nil {

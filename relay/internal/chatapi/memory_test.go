@@ -23,7 +23,7 @@ import (
 func TestIdleSocketMemory(t *testing.T) {
 	const n, most = 500, 28 << 10
 	w := newWorld(t)
-	w.api.SocketsPerPerson = n
+	w.api.Desk.SocketsPerPerson = n
 	_, token := w.authority.Grant(caps("alice", protocol.CapChat))
 	var conns []net.Conn
 	open := func() {
@@ -32,7 +32,7 @@ func TestIdleSocketMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		conns = append(conns, conn)
-		if err := followRaw(conn, w.origin, token); err != nil {
+		if err := followRaw(conn, w.origin, w.ticket(token)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,11 +60,11 @@ func TestIdleSocketMemory(t *testing.T) {
 }
 
 // followRaw opens a chat socket and waits until it follows the conversation.
-func followRaw(conn net.Conn, origin, token string) error {
+func followRaw(conn net.Conn, origin, ticket string) error {
 	key := make([]byte, 16)
 	rand.Read(key)
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nOrigin: %s\r\nAuthorization: Bearer %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n\r\n", SocketPath, origin[len("http://"):], origin, token, base64.StdEncoding.EncodeToString(key)); err != nil {
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: %s\r\n\r\n", SocketPath, origin[len("http://"):], origin, ticket, base64.StdEncoding.EncodeToString(key)); err != nil {
 		return err
 	}
 	in := bufio.NewReaderSize(conn, 512)

@@ -65,7 +65,7 @@ func (a *API) toAgent() *reverseproxy.Proxy {
 // web client's routes below its session's.
 func (a *API) pass(need protocol.Capability) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		c, err := a.authorize(r, need)
+		c, err := a.Desk.Authorize(r, need)
 		if err == nil && !plain(r.URL) {
 			err = protocol.Fault(protocol.KindNotFound, nil)
 		}
@@ -73,12 +73,12 @@ func (a *API) pass(need protocol.Capability) http.HandlerFunc {
 			a.proxy.Refuse(w, r, err)
 			return
 		}
-		session, err := a.Tunnels.Session(c.grant.Sandbox)
+		session, err := a.Tunnels.Session(c.Grant.Sandbox)
 		if err != nil {
 			a.proxy.Refuse(w, r, err)
 			return
 		}
-		a.proxy.Serve(w, below(r, c.session), session, c.grant, c.token)
+		a.proxy.Serve(w, below(r, c.Session), session, c.Grant, c.Token)
 	}
 }
 

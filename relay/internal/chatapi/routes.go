@@ -12,7 +12,7 @@ func (a *API) Register(mux access.Router) {
 	a.proxy = a.toAgent()
 	mux.HandleFunc("POST /app-session", a.openApp)
 	mux.HandleFunc("POST /chat-session", a.issueTicket)
-	mux.HandleFunc("GET /ws", a.serveSocket)
+	mux.HandleFunc("GET /ws", a.socket())
 	mux.HandleFunc("GET /api/auth/status", a.authStatus)
 	mux.HandleFunc("GET /api/auth/user", a.authUser)
 	mux.HandleFunc("POST /api/auth/logout", a.logOut)

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/chathub"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
+	"github.com/fairlead/fairlead/relay/internal/webapp"
 )
 
 // A sending is one chat.send on its way.
@@ -141,7 +142,7 @@ func (s *sending) sign(ctx context.Context, options op.ChatOptions) (protocol.Co
 			return protocol.CommandEnvelope{}, err
 		}
 	}
-	who := caller{grant: s.grant, token: s.token, session: s.c.session}
+	who := webapp.Caller{Grant: s.grant, Token: s.token, Session: s.c.session}
 	do := op.Op{Kind: op.KindChatSend, Body: body}
 	env, err := s.c.api.sign(ctx, who, do, s.key) // it fails for another message of this name
 	var again string
@@ -208,7 +209,7 @@ func (c *client) tryAbort(ctx context.Context, id protocol.ConversationID, grant
 	if refused {
 		return fault, true
 	}
-	who := caller{grant: grant, token: token, session: c.session}
+	who := webapp.Caller{Grant: grant, Token: token, Session: c.session}
 	env, err := c.api.sign(ctx, who, op.Op{Kind: op.KindChatAbort, Body: &op.ChatAbort{Conversation: id}}, rand.Text())
 	if err != nil {
 		return signFault(err, id), true
@@ -224,12 +225,12 @@ func (c *client) tryAbort(ctx context.Context, id protocol.ConversationID, grant
 var signTimeout = 10 * time.Second
 
 // sign has an operation on a session's conversations signed.
-func (a *API) sign(ctx context.Context, c caller, do op.Op, key string) (protocol.CommandEnvelope, error) {
+func (a *API) sign(ctx context.Context, c webapp.Caller, do op.Op, key string) (protocol.CommandEnvelope, error) {
 	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()
 	return a.Signer.Sign(ctx, dispatch.SignRequest{
-		Grant: c.token, Op: do, IdempotencyKey: key,
-		Target: protocol.CommandTarget{SandboxID: c.grant.Sandbox, SessionID: c.session},
+		Grant: c.Token, Op: do, IdempotencyKey: key,
+		Target: protocol.CommandTarget{SandboxID: c.Grant.Sandbox, SessionID: c.Session},
 	})
 }
 

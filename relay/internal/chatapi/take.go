@@ -94,7 +94,7 @@ func (c *client) control(q chatsocket.Request) {
 
 // reauth puts the socket under a newer grant of the same person and session.
 func (c *client) reauth(token string) {
-	grant, err := c.api.Keys.Grant(c.ctx, token)
+	grant, err := c.api.Desk.Keys.Grant(c.ctx, token)
 	if err == nil {
 		err = access.Current(grant)
 	}

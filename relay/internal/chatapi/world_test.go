@@ -23,6 +23,7 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 	"github.com/fairlead/fairlead/relay/internal/reverseproxy"
+	"github.com/fairlead/fairlead/relay/internal/webapp"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest"
 )
@@ -99,7 +100,9 @@ func newWorldWith(t *testing.T, authority *relaytest.Authority, key []byte) *wor
 	}
 	signing := &http.Client{Transport: &http.Transport{}}
 	w.api = &API{
-		Origins: origins, Tickets: access.NewTicketStore(time.Now), Apps: apps, Grants: authority.Grants, Keys: authority.Keys,
+		Desk: &webapp.Desk{
+			Origins: origins, Tickets: access.NewTicketStore(time.Now), Apps: apps, Grants: authority.Grants, Keys: authority.Keys, Log: log,
+		},
 		Hubs: hubs, Tunnels: w.tunnels, Signer: &dispatch.Signer{URL: controlPlane.URL, Client: signing}, Dispatcher: dispatcher,
 		Requests: reverseproxy.New(authority.Grants, prometheus.NewRegistry()), Metrics: NewMetrics(prometheus.NewRegistry()), Log: log,
 	}
@@ -338,6 +341,14 @@ func (w *world) app(token string, header ...string) string {
 	return access.AppCookieName + "=" + resp.Cookies()[0].Value
 }
 
+// ticket returns a ticket for a grant.
+func (w *world) ticket(token string) string {
+	w.t.Helper()
+	var body struct{ Ticket string }
+	decode(w.t, w.ask(http.MethodPost, "/chat-session", token, ""), &body)
+	return body.Ticket
+}
+
 // A user is a chat socket's client.
 type user struct {
 	t    *testing.T
@@ -371,7 +382,7 @@ func (w *world) dial(path string, header ...string) (*user, int) {
 func (w *world) join(change func(*jws.Grant)) *user {
 	w.t.Helper()
 	_, token := w.authority.Grant(change)
-	u, status := w.dial(SocketPath, append(w.own(), "Authorization", "Bearer "+token)...)
+	u, status := w.dial(SocketPath, append(w.own(), "Authorization", "Bearer "+w.ticket(token))...)
 	if u == nil {
 		w.t.Fatalf("status %d", status)
 	}
