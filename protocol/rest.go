@@ -19,6 +19,10 @@ type PTYInfo struct {
 	Shared Share       `json:"shared,omitempty"` // to whose programs it is open; absent: to its own alone
 
 	Conversation ConversationID `json:"conversation,omitempty"` // that goes on in it
+
+	Spawn    string `json:"spawn,omitempty"`     // as pty.create says, absent: eager
+	OnDetach string `json:"on_detach,omitempty"` // as pty.create says, absent: keep
+	Waiting  bool   `json:"waiting,omitempty"`   // its program starts with the first byte that is typed
 }
 
 // A RecordingInfo describes one recording, an asciicast v2 file.

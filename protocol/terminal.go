@@ -347,6 +347,20 @@ func (m Holder) check() error {
 	return checkID("user", m.User)
 }
 
+// Audience says how many sockets of viewers the relay has at the terminal.
+type Audience struct {
+	Sockets int `json:"sockets"`
+}
+
+func (Audience) FrameType() FrameType { return FrameAudience }
+
+func (m Audience) check() error {
+	if m.Sockets < 0 {
+		return errors.New("negative sockets")
+	}
+	return nil
+}
+
 func checkSize(cols, rows int) error {
 	if cols < MinCols || cols > MaxCols || rows < MinRows || rows > MaxRows {
 		return fmt.Errorf("size %d×%d", cols, rows)

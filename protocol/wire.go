@@ -69,6 +69,7 @@ const (
 	FrameTools        FrameType = 0x47 // JSON ToolsChanged: agent → relay
 	FrameShared       FrameType = 0x81 // JSON Shared: agent → relay
 	FrameTerminals    FrameType = 0x82 // JSON TerminalsChanged: agent → relay
+	FrameAudience     FrameType = 0x83 // JSON Audience: relay → agent
 )
 
 // Frames of a command stream.
@@ -103,7 +104,8 @@ var frameTypes = map[FrameType]string{
 	FrameUngrant: "UNGRANT", FrameGranted: "GRANTED", FrameHolder: "HOLDER",
 	FrameWantKeyframe: "WANT_KEYFRAME", FrameKeyframe: "KEYFRAME", FramePace: "PACE", FrameRecording: "RECORDING",
 	FrameAgent: "AGENT", FrameHeld: "HELD", FrameAgentTurn: "AGENT_TURN", FrameTools: "TOOLS", FrameShared: "SHARED", FrameTerminals: "TERMINALS",
-	FrameResult: "RESULT", FrameApproval: "APPROVAL",
+	FrameAudience: "AUDIENCE",
+	FrameResult:   "RESULT", FrameApproval: "APPROVAL",
 	FrameChat: "CHAT", FrameChatState: "CHAT_STATE", FrameChatReset: "CHAT_RESET", FrameChatNews: "CHAT_NEWS",
 }
 
@@ -145,6 +147,7 @@ var codecs = [256]codec{
 	FrameTools:        asJSON[ToolsChanged]{},
 	FrameShared:       asJSON[Shared]{},
 	FrameTerminals:    asJSON[TerminalsChanged]{},
+	FrameAudience:     asJSON[Audience]{},
 	FrameResult:       asJSON[Result]{},
 	FrameApproval:     asJSON[ApprovalEvent]{},
 	FrameChat:         asBinary(decodeChat),

@@ -60,10 +60,13 @@ type PTYCreate struct {
 	// Conversation is one that goes on in the terminal: its coding agent's program
 	// resumes it there. The sandbox knows what to run, where, and as whom.
 	Conversation protocol.ConversationID `json:"conversation,omitempty"`
+
+	Spawn    Spawn    `json:"spawn,omitempty"`     // when the program starts; absent: eager
+	OnDetach OnDetach `json:"on_detach,omitempty"` // when nobody watches any more; absent: keep
 }
 
-// Check refuses an impossible size, where 0 means the default, and a conversation
-// beside what else there is to run.
+// Check refuses an impossible size, where 0 means the default, a conversation
+// beside what else there is to run, and what is no way to begin or to end.
 func (b *PTYCreate) Check() error {
 	if b.Conversation != "" {
 		if !protocol.ValidConversation(b.Conversation) {
@@ -75,6 +78,13 @@ func (b *PTYCreate) Check() error {
 	}
 	if b.Cols < 0 || b.Rows < 0 || b.Cols > maxUint16 || b.Rows > maxUint16 {
 		return protocol.Errorf(protocol.KindInvalid, "op.cols and op.rows must be from 0 (default) to %d", maxUint16)
+	}
+	if !b.Spawn.Valid() {
+		return protocol.Errorf(protocol.KindInvalid, "op.spawn must be %q or %q", SpawnEager, SpawnLazy)
+	}
+	if !b.OnDetach.Valid() {
+		return protocol.Errorf(protocol.KindInvalid, "op.on_detach must be %q, %q or a duration from %v to %v, such as \"30m\"",
+			DetachKeep, DetachClose, MinOnDetach, MaxOnDetach)
 	}
 	return nil
 }

@@ -243,6 +243,7 @@ func (a *attachment) Obey(m protocol.Message) error {
 	case protocol.Holder:
 		a.setPresent(m.User, m.Sockets)
 		t.seen(m.User)
+	case protocol.Audience: // its terminals don't end for want of viewers
 	case protocol.WantKeyframe:
 		a.want(m.History)
 	case protocol.Pace:

@@ -21,6 +21,9 @@ func (a *API) createPTY(w http.ResponseWriter, r *http.Request) {
 		Egress    *bool           `json:"egress_enabled"`
 
 		Conversation protocol.ConversationID `json:"conversation"` // goes on in it; needs the capabilities chat and approve
+
+		Spawn    op.Spawn    `json:"spawn"`
+		OnDetach op.OnDetach `json:"on_detach"`
 	}
 	grant, token, err := a.authorize(r, protocol.CapShell)
 	if err == nil && r.ContentLength != 0 {
@@ -36,6 +39,7 @@ func (a *API) createPTY(w http.ResponseWriter, r *http.Request) {
 	create := op.Op{Kind: op.KindPTYCreate, Body: &op.PTYCreate{
 		CreatorID: grant.Subject, Command: body.Command, Dir: body.Dir, Cols: body.Cols, Rows: body.Rows,
 		Record: body.Record, Egress: body.Egress, Conversation: body.Conversation,
+		Spawn: body.Spawn, OnDetach: body.OnDetach,
 	}}
 	at := target(r, grant)
 	at.PTYID = body.PTYID

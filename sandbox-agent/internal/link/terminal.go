@@ -65,6 +65,7 @@ func (a attachment) Obey(m protocol.Message) error {
 		a.Resize(m)
 	case protocol.Holder:
 		a.Holder(m)
+	case protocol.Audience: // no terminal ends for want of viewers yet
 	case protocol.WantKeyframe:
 		a.WantKeyframe(m.History)
 	case protocol.Pace:

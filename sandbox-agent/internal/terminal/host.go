@@ -170,6 +170,9 @@ func (h *Host) create(ctx context.Context, on *ground) (protocol.PTYInfo, error)
 	if !protocol.ValidID(on.session) || !protocol.ValidID(on.id) {
 		return protocol.PTYInfo{}, protocol.Errorf(protocol.KindInvalid, "not a session or terminal id")
 	}
+	if _, ends := on.create.OnDetach.After(); ends || on.create.Spawn == op.SpawnLazy {
+		return protocol.PTYInfo{}, protocol.Errorf(protocol.KindUnsupported, "this sandbox knows neither spawn lazy nor on_detach yet")
+	}
 	l, err := h.Setup().Plan(on.create)
 	if err != nil {
 		return protocol.PTYInfo{}, err
