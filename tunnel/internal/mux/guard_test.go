@@ -195,22 +195,28 @@ func TestHostilePeerEndsTheSession(t *testing.T) {
 }
 
 // Who opens streams at a pace that is no flood has MaxStreams of them at most.
+// Each is accepted before the next is opened: yamux resets what waits in too great
+// a number, and that is open no more.
 func TestGuardBoundsLiveStreams(t *testing.T) {
 	near, far := net.Pipe()
 	server, err := Server(near)
 	must(t, err)
 	defer server.Close()
 	defer far.Close()
-	done := make(chan struct{}, 2)
+	discarded := make(chan struct{})
 	go func() { // ends when the session closes the pipe
 		io.Copy(io.Discard, far)
-		done <- struct{}{}
+		close(discarded)
 	}()
+	accepted := make(chan struct{})
 	go func() { // ends with the session
-		for err := error(nil); err == nil; {
-			_, err = server.Accept(t.Context())
+		defer close(accepted)
+		for {
+			if _, err := server.Accept(t.Context()); err != nil {
+				return
+			}
+			accepted <- struct{}{}
 		}
-		done <- struct{}{}
 	}()
 	pace := time.NewTicker(20 * time.Millisecond) // in which opensPerSecond allows 200
 	defer pace.Stop()
@@ -222,12 +228,17 @@ func TestGuardBoundsLiveStreams(t *testing.T) {
 		if _, err := far.Write(header(0, typeWindow, flagSYN, uint32(2*opened+1), 0)); err != nil {
 			break
 		}
+		if _, ok := <-accepted; !ok {
+			break
+		}
 	}
 	far.Close()
-	<-done
-	<-done
+	<-discarded
+	if _, ok := <-accepted; ok {
+		t.Error("one more stream than was opened")
+	}
 	o, ok := errors.AsType[*Objection](server.Err())
-	if !ok || o.Reason != ReasonStreams || opened > MaxStreams+1 {
+	if !ok || o.Reason != ReasonStreams || opened != MaxStreams {
 		t.Errorf("ended by %v after %d streams", server.Err(), opened)
 	}
 }
