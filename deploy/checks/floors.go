@@ -38,7 +38,7 @@ var Floors = []struct {
 		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen/...",
 		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox/...", "sandbox-agent/internal/reply", "sandbox-agent/internal/feature", "sandbox-agent/internal/controlplane", "sandbox-agent/internal/peer",
 		"sandbox-agent/internal/history/rows", "sandbox-agent/internal/route", "sandbox-agent/internal/mask", "sandbox-agent/internal/provider",
-		"sandbox-agent/internal/grantlist", "sandbox-agent/internal/chat/life", "sandbox-agent/internal/chat/control", "sandbox-agent/internal/chat/masking",
+		"sandbox-agent/internal/grantlist", "sandbox-agent/internal/linkfinder", "sandbox-agent/internal/chat/life", "sandbox-agent/internal/chat/control", "sandbox-agent/internal/chat/masking",
 		"deploy/program", "deploy/program/instrument", "deploy/program/intake", "deploy/program/lifetime", "deploy/program/pause", "deploy/program/seldom", "deploy/program/standin", "deploy/program/telemetry",
 		"loadtest/internal/pattern", "loadtest/internal/measure", "loadtest/internal/openloop",
 		"deploy/controlplane/internal/store/...", "deploy/controlplane/internal/clock", "deploy/controlplane/internal/private", "deploy/controlplane/internal/flights",
