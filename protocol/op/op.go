@@ -41,6 +41,15 @@ type Asker interface {
 	AskedBy(user protocol.UserID) (also []protocol.Capability, err error)
 }
 
+// A Completer is a Body that names a part of the target, or from which one
+// follows.
+type Completer interface {
+	Body
+	// Complete fills that in. It fails with KindInvalid if the target names something
+	// else.
+	Complete(t *protocol.CommandTarget) error
+}
+
 // Plain is the body of an operation without members.
 type Plain struct{}
 

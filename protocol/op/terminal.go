@@ -60,14 +60,24 @@ type PTYCreate struct {
 	// Conversation is one that goes on in the terminal: its coding agent's program
 	// resumes it there. The sandbox knows what to run, where, and as whom.
 	Conversation protocol.ConversationID `json:"conversation,omitempty"`
+	// Shell is one of seed 002's web client, which decides the terminal's id.
+	Shell *Shell `json:"shell,omitempty"`
 
 	Spawn    Spawn    `json:"spawn,omitempty"`     // when the program starts; absent: eager
 	OnDetach OnDetach `json:"on_detach,omitempty"` // when nobody watches any more; absent: keep
 }
 
-// Check refuses an impossible size, where 0 means the default, a conversation
-// beside what else there is to run, and what is no way to begin or to end.
+// Check refuses an impossible size, where 0 means the default, a conversation or a
+// shell beside what else there is to run, and what is no way to begin or to end.
 func (b *PTYCreate) Check() error {
+	if b.Shell != nil {
+		if b.Conversation != "" || b.Command != "" || len(b.Args) > 0 || b.Dir != "" {
+			return protocol.Errorf(protocol.KindInvalid, "with op.shell there is no op.conversation, op.command, op.args or op.dir")
+		}
+		if err := b.Shell.Check(); err != nil {
+			return err
+		}
+	}
 	if b.Conversation != "" {
 		if !protocol.ValidConversation(b.Conversation) {
 			return protocol.Errorf(protocol.KindInvalid, "op.conversation is not an id")
@@ -104,10 +114,23 @@ func (b *PTYCreate) AskedBy(user protocol.UserID) ([]protocol.Capability, error)
 	if b.Record {
 		needs = append(needs, protocol.CapRecord)
 	}
-	if b.Conversation != "" {
+	if b.Conversation != "" || b.Shell != nil && b.Shell.Resumes() {
 		needs = append(needs, protocol.CapChat, protocol.CapApprove)
 	}
 	return needs, nil
+}
+
+// Complete fills in the terminal of a shell, which follows from what it is.
+func (b *PTYCreate) Complete(t *protocol.CommandTarget) error {
+	if b.Shell == nil {
+		return nil
+	}
+	id := b.Shell.PTYID(t.SessionID)
+	if t.PTYID != "" && t.PTYID != id {
+		return protocol.Errorf(protocol.KindInvalid, "the id of a shell's terminal follows from op.shell")
+	}
+	t.PTYID = id
+	return nil
 }
 
 // PTYSignal is the body of pty.signal.

@@ -21,6 +21,7 @@ func (a *API) createPTY(w http.ResponseWriter, r *http.Request) {
 		Egress    *bool           `json:"egress_enabled"`
 
 		Conversation protocol.ConversationID `json:"conversation"` // goes on in it; needs the capabilities chat and approve
+		Shell        *op.Shell               `json:"shell"`        // what it runs, and which id it has
 
 		Spawn    op.Spawn    `json:"spawn"`
 		OnDetach op.OnDetach `json:"on_detach"`
@@ -38,7 +39,7 @@ func (a *API) createPTY(w http.ResponseWriter, r *http.Request) {
 	}
 	create := op.Op{Kind: op.KindPTYCreate, Body: &op.PTYCreate{
 		CreatorID: grant.Subject, Command: body.Command, Dir: body.Dir, Cols: body.Cols, Rows: body.Rows,
-		Record: body.Record, Egress: body.Egress, Conversation: body.Conversation,
+		Record: body.Record, Egress: body.Egress, Conversation: body.Conversation, Shell: body.Shell,
 		Spawn: body.Spawn, OnDetach: body.OnDetach,
 	}}
 	at := target(r, grant)

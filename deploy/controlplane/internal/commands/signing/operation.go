@@ -49,8 +49,8 @@ func Parse(raw json.RawMessage, t Target, ttlMs *int64, user protocol.UserID) (O
 	if err != nil {
 		return o, err
 	}
-	if share, ok := body.(*op.TerminalShare); ok {
-		if err := share.Complete(&o.Target); err != nil {
+	if names, ok := body.(op.Completer); ok {
+		if err := names.Complete(&o.Target); err != nil {
 			return o, err
 		}
 	}
