@@ -197,6 +197,7 @@ const (
 	ServerTerminals        = "terminals_changed"
 	ServerSizeLed          = "leading"
 	ServerShared           = "shared"
+	ServerAuthURL          = "auth_url"
 )
 
 // A ServerMessage is a JSON text frame to a browser. Encode it with

@@ -77,7 +77,7 @@ func serverMessages() []ServerMessage {
 		ControlState{}, ControlTaken{}, ControlRequested{}, ControlGranted{}, ControlRevoked{}, ControlExpired{},
 		Attached{}, Resync{}, SizeChanged{}, Presence{}, PTYClosed{}, InputDropped{}, ErrorMessage{}, Waiting{}, Reauthed{},
 		InputWritten{}, Moved{}, RecordingState{}, AgentStateMessage{}, OutputHeld{},
-		AgentStoppedMessage{}, ToolCountChanged{}, PongMessage{}, ListChanged{}, SizeLed{}, SharedMessage{},
+		AgentStoppedMessage{}, ToolCountChanged{}, PongMessage{}, ListChanged{}, SizeLed{}, SharedMessage{}, Address{},
 	}
 }
 

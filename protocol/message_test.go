@@ -51,6 +51,7 @@ func messages() []Message {
 		Shared{With: ShareNone},
 		Shared{With: "pty_1"},
 		TerminalsChanged{At: 3},
+		Address{URL: "https://example.com/login", AutoOpen: true},
 		Opened{Result: json.RawMessage(`{"head":1}`)},
 		Opened{},
 		Data{Offset: math.MaxUint64, Bytes: []byte("\x1b[0m\xff\x00")},

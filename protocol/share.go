@@ -49,3 +49,14 @@ type SharedMessage struct {
 }
 
 func (SharedMessage) serverType() string { return ServerShared }
+
+// Address is an address that a program in a shell's terminal has printed, masked and
+// normalized: for relays, and as "auth_url" for viewers.
+type Address struct {
+	URL      string `json:"url"`
+	AutoOpen bool   `json:"auto_open,omitempty"` // the program asks for it to be opened
+}
+
+func (Address) FrameType() FrameType { return FrameAddress }
+func (Address) check() error         { return nil }
+func (Address) serverType() string   { return ServerAuthURL }

@@ -131,7 +131,7 @@ func TestSpecTunnelMessages(t *testing.T) {
 		{"Lease", Lease{}}, {"RESIZED", Resized{}}, {"EXITED", Exited{}}, {"RESET", Reset{}},
 		{"INPUT_REFUSED", InputRefused{}}, {"LEASE", LeaseProposal{}}, {"LeaseNext", LeaseNext{}},
 		{"LEASED", Leased{}}, {"GRANT", GrantAdd{}}, {"UNGRANT", GrantDrop{}}, {"GRANTED", Granted{}},
-		{"HOLDER", Holder{}}, {"WANT_KEYFRAME", WantKeyframe{}}, {"PACE", Pace{}}, {"RECORDING", Recording{}}, {"SHARED", Shared{}}, {"TERMINALS", TerminalsChanged{}}, {"AUDIENCE", Audience{}},
+		{"HOLDER", Holder{}}, {"WANT_KEYFRAME", WantKeyframe{}}, {"PACE", Pace{}}, {"RECORDING", Recording{}}, {"SHARED", Shared{}}, {"TERMINALS", TerminalsChanged{}}, {"AUDIENCE", Audience{}}, {"ADDRESS", Address{}},
 		{"Pacer", Pacer{}}, {"ReadParams", ReadParams{}}, {"ReadOpened", ReadOpened{}}, {"RESULT", Result{}},
 		{"STATUS", Status{}}, {"Problem", Problem{}}, {"AGENT", AgentReport{}},
 		{"AGENT_TURN", AgentTurn{}}, {"TOOLS", ToolsChanged{}}, {"HELD", Held{}},

@@ -70,6 +70,7 @@ const (
 	FrameShared       FrameType = 0x81 // JSON Shared: agent → relay
 	FrameTerminals    FrameType = 0x82 // JSON TerminalsChanged: agent → relay
 	FrameAudience     FrameType = 0x83 // JSON Audience: relay → agent
+	FrameAddress      FrameType = 0x84 // JSON Address: agent → relay
 )
 
 // Frames of a command stream.
@@ -104,8 +105,8 @@ var frameTypes = map[FrameType]string{
 	FrameUngrant: "UNGRANT", FrameGranted: "GRANTED", FrameHolder: "HOLDER",
 	FrameWantKeyframe: "WANT_KEYFRAME", FrameKeyframe: "KEYFRAME", FramePace: "PACE", FrameRecording: "RECORDING",
 	FrameAgent: "AGENT", FrameHeld: "HELD", FrameAgentTurn: "AGENT_TURN", FrameTools: "TOOLS", FrameShared: "SHARED", FrameTerminals: "TERMINALS",
-	FrameAudience: "AUDIENCE",
-	FrameResult:   "RESULT", FrameApproval: "APPROVAL",
+	FrameAudience: "AUDIENCE", FrameAddress: "ADDRESS",
+	FrameResult: "RESULT", FrameApproval: "APPROVAL",
 	FrameChat: "CHAT", FrameChatState: "CHAT_STATE", FrameChatReset: "CHAT_RESET", FrameChatNews: "CHAT_NEWS",
 }
 
@@ -148,6 +149,7 @@ var codecs = [256]codec{
 	FrameShared:       asJSON[Shared]{},
 	FrameTerminals:    asJSON[TerminalsChanged]{},
 	FrameAudience:     asJSON[Audience]{},
+	FrameAddress:      asJSON[Address]{},
 	FrameResult:       asJSON[Result]{},
 	FrameApproval:     asJSON[ApprovalEvent]{},
 	FrameChat:         asBinary(decodeChat),

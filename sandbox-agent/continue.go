@@ -29,6 +29,15 @@ var _ terminal.Operator = continuing{}
 // could have the coding agent do all that can be done so. Programs
 // like to say at their end how to resume what they call the session: that is masked.
 func (c continuing) Create(ctx context.Context, session protocol.SessionID, id protocol.PTYID, create op.PTYCreate) (protocol.PTYInfo, error) {
+	if create.Shell != nil {
+		if err := c.makeWay(session, id); err != nil {
+			return protocol.PTYInfo{}, err
+		}
+		var err error
+		if create, err = c.resumed(session, create); err != nil {
+			return protocol.PTYInfo{}, err
+		}
+	}
 	if create.Conversation == "" {
 		return c.Host.Create(ctx, session, id, create)
 	}
@@ -46,6 +55,48 @@ func (c continuing) Create(ctx context.Context, session protocol.SessionID, id p
 	}
 	lent.Owner, lent.Hidden = &handover{lent.Owner, taken}, []string{taken.Native}
 	return c.CreateLent(ctx, session, id, create, lent)
+}
+
+// makeWay forgets a shell that has ended, so that another may have its id, once
+// somebody has seen its end: nobody loses that, or what stands before it. Until then
+// there is KindConflict.
+func (c continuing) makeWay(session protocol.SessionID, id protocol.PTYID) error {
+	before, err := c.Get(session, id)
+	switch {
+	case err != nil:
+		return nil
+	case !before.EndSeen():
+		return protocol.Errorf(protocol.KindConflict, "terminal %s exists", id)
+	}
+	if err := c.Close(session, id); protocol.KindOf(err) != protocol.KindNotFound {
+		return err
+	}
+	return nil
+}
+
+// resumed names the conversation that a shell resumes, if it is one: then the shell
+// goes on in it. One in which nothing was said has nothing to resume. Any other id
+// is the coding agent's to know.
+func (c continuing) resumed(session protocol.SessionID, create op.PTYCreate) (op.PTYCreate, error) {
+	if !create.Shell.Resumes() {
+		return create, nil
+	}
+	conversation := protocol.ConversationID(create.Shell.SessionID)
+	info, err := c.chats.Get(session, conversation)
+	if err != nil {
+		return create, nil
+	}
+	if info.Native == "" {
+		anew := *create.Shell
+		anew.HasSession = false
+		create.Shell = &anew
+		return create, nil
+	}
+	if _, err := c.Setup().Plan(create); err != nil {
+		return create, err
+	}
+	create.Conversation = conversation
+	return create, nil
 }
 
 // lend returns what runs in the terminal, which finds its transcript.

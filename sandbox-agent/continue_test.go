@@ -109,3 +109,80 @@ func TestContinueInTerminal(t *testing.T) {
 		t.Errorf("the log has what the provider calls it:\n%s", log)
 	}
 }
+
+// TestShellGoesOn: a shell that resumes a conversation of its session goes on in it;
+// any other id is an argument of the coding agent, and never shell text.
+func TestShellGoesOn(t *testing.T) {
+	w := newWorld(t)
+	w.converses()
+	a := w.start()
+	opens := func(s op.Shell) (protocol.PTYInfo, error) {
+		result, err := does(a, op.KindPTYCreate, "", &op.PTYCreate{CreatorID: "usr_alice", Shell: &s})
+		if err != nil {
+			return protocol.PTYInfo{}, err
+		}
+		term, err := a.host.Get(session, result.PTYID)
+		must(t, err)
+		return term.Info(), nil
+	}
+	resumes := op.Shell{Provider: "claude", SessionID: string(conversation), HasSession: true}
+	astray := resumes
+	astray.ProjectPath = "/etc"
+	if _, err := opens(astray); protocol.KindOf(err) != protocol.KindInvalid || err.Error() != op.ShellBadPath {
+		t.Errorf("in another folder: %v", err)
+	}
+	info, err := opens(resumes)
+	must(t, err)
+	if info.ID != resumes.PTYID(session) || info.Conversation != conversation || info.Command != "claude" {
+		t.Errorf("%+v", info)
+	}
+	args := filepath.Join(w.cfg.Homes, ".kept", string(session), "home/args")
+	waitFor(t, "the coding agent resumes", func() bool {
+		noted, err := os.ReadFile(args)
+		return err == nil && string(noted) == "--resume "+native+"\n"
+	})
+	if _, err := opens(resumes); protocol.KindOf(err) != protocol.KindConflict || strings.Contains(err.Error(), string(protocol.ChatRunInProgress)) {
+		t.Errorf("the same once more: %v", err)
+	}
+	if _, err := does(a, op.KindPTYCreate, "pty_mine", &op.PTYCreate{Shell: &resumes}); protocol.KindOf(err) != protocol.KindInvalid {
+		t.Errorf("under another id: %v", err)
+	}
+	other := op.Shell{Provider: "claude", SessionID: "of-the-program", HasSession: true}
+	info, err = opens(other)
+	must(t, err)
+	if info.Conversation != "" || info.Command != "claude" {
+		t.Errorf("%+v", info)
+	}
+	waitFor(t, "the coding agent resumes its own session", func() bool {
+		noted, err := os.ReadFile(filepath.Join(w.cfg.Homes, string(info.ID), "args"))
+		return err == nil && string(noted) == "--resume of-the-program\n"
+	})
+}
+
+// TestShellAgain: weakness 12. A shell that has ended is in the way of another until
+// somebody has seen its end.
+func TestShellAgain(t *testing.T) {
+	w := newWorld(t)
+	a := w.start()
+	shell := &op.PTYCreate{Shell: &op.Shell{Provider: op.PlainShell, InitialCommand: "echo last words; exit 3"}}
+	result, err := does(a, op.KindPTYCreate, "", shell)
+	must(t, err)
+	term, err := a.host.Get(session, result.PTYID)
+	must(t, err)
+	waitFor(t, "it has ended", func() bool { return term.Info().Exited != nil })
+	if _, err := does(a, op.KindPTYCreate, "", shell); protocol.KindOf(err) != protocol.KindConflict {
+		t.Errorf("nobody has seen its end: %v", err)
+	}
+	viewer, _, err := term.Attach(protocol.TerminalParams{SessionID: session, PTYID: result.PTYID})
+	must(t, err)
+	defer viewer.Close()
+	for !term.EndSeen() {
+		_, err := viewer.Next(t.Context())
+		must(t, err)
+	}
+	again, err := does(a, op.KindPTYCreate, "", shell)
+	must(t, err)
+	if now, err := a.host.Get(session, again.PTYID); err != nil || now == term || again.PTYID != result.PTYID {
+		t.Errorf("%s: %v", again.PTYID, err)
+	}
+}

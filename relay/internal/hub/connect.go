@@ -192,6 +192,10 @@ func (h *Hub) answer(m protocol.Message) {
 	case protocol.TerminalsChanged:
 		h.facts.listed = m.At
 		h.audience.tell(h.facts.list(time.Now())...)
+	case protocol.Reset:
+		h.facts.addresses = nil // a secret may be in them; what the agent still knows follows
+	case protocol.Address:
+		h.audience.tell(h.facts.address(m)...)
 	default:
 		h.metrics.Unhandled.WithLabelValues(unhandledAgent).Inc()
 	}

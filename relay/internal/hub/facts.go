@@ -1,10 +1,19 @@
 package hub
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 )
+
+// maxAddresses bounds the addresses that viewers who come are told. The oldest go
+// first.
+const maxAddresses = 32
+
+// maxAddressBytes bounds each.
+const maxAddressBytes = 16 << 10
 
 // newsInterval is the least time between two messages about the session's list
 // of terminals, as each may make every viewer request the list.
@@ -17,6 +26,7 @@ type facts struct {
 	recording string                        // id of the running one
 	openTo    protocol.Share                // the programs that may read and type here
 	held      bool                          // output waits: the input before it may be the beginning of a secret
+	addresses []protocol.Address            // that its program has printed, at most maxAddresses
 	listed    int64                         // when the session's list of terminals changed, if viewers don't know yet; otherwise 0
 	listSent  time.Time                     // time of the last broadcast about the list
 }
@@ -41,7 +51,26 @@ func (f *facts) greeting() (messages []protocol.ServerMessage) {
 	if f.openTo != protocol.ShareNone {
 		messages = append(messages, protocol.SharedMessage{With: f.openTo})
 	}
+	for _, m := range f.addresses {
+		messages = append(messages, m)
+	}
 	return messages
+}
+
+// address stores an address that the terminal's program has printed, and returns
+// the news, if it is new: at a new stream the agent repeats all.
+func (f *facts) address(m protocol.Address) (news []protocol.ServerMessage) {
+	if !strings.HasPrefix(m.URL, "https://") && !strings.HasPrefix(m.URL, "http://") || len(m.URL) > maxAddressBytes {
+		return nil // a browser may open it
+	}
+	if slices.ContainsFunc(f.addresses, func(a protocol.Address) bool { return a.URL == m.URL }) {
+		return nil
+	}
+	if len(f.addresses) == maxAddresses {
+		f.addresses = slices.Delete(f.addresses, 0, 1)
+	}
+	f.addresses = append(f.addresses, m)
+	return []protocol.ServerMessage{m}
 }
 
 // note stores the running recording and the share, and returns the changes for

@@ -104,13 +104,14 @@ func (r *linkReader) take(message protocol.Message) error {
 	case protocol.Reset:
 		r.feed.Replace(protocol.Position{Epoch: m.Epoch, Offset: m.Offset}, m.Cols, m.Rows)
 		r.behind = false
+		r.post(answered{r.link, m})
 		r.post(inRing{})
 	case protocol.InputAck:
 		r.typing.Acked(m)
 	case protocol.InputRefused:
 		r.typing.Refused(m)
 	case protocol.Leased, protocol.Granted, protocol.Recording, protocol.Shared, protocol.Held,
-		protocol.AgentReport, protocol.AgentTurn, protocol.ToolsChanged, protocol.TerminalsChanged:
+		protocol.AgentReport, protocol.AgentTurn, protocol.ToolsChanged, protocol.TerminalsChanged, protocol.Address:
 		r.post(answered{r.link, m})
 	default:
 		return fmt.Errorf("hub: %s on a terminal stream", message.FrameType())

@@ -117,7 +117,7 @@ func TestNothingIsUnhandled(t *testing.T) {
 	v := seat(h, 1, "usr_1", time.Now().Add(time.Hour))
 	for _, m := range []protocol.Message{
 		protocol.Leased{}, protocol.Granted{}, protocol.Recording{}, protocol.Shared{}, protocol.Held{},
-		protocol.AgentReport{}, protocol.AgentTurn{}, protocol.ToolsChanged{}, protocol.TerminalsChanged{},
+		protocol.AgentReport{}, protocol.AgentTurn{}, protocol.ToolsChanged{}, protocol.TerminalsChanged{}, protocol.Address{}, protocol.Reset{},
 	} {
 		h.answer(m)
 	}

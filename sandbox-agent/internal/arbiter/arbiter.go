@@ -62,6 +62,7 @@ type Arbiter struct {
 	held      holding
 	secrets   *redact.Set // for what is told beside the log
 	hooks     hooks
+	addresses addresses
 	recording string    // the id of the one that runs
 	ended     time.Time // zero while the program runs
 }
@@ -193,6 +194,7 @@ func (b *Arbiter) UseSecrets(set *redact.Set, now Shown) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.secrets = set
+	b.addresses.mask(set)
 	b.shows(now, false)
 	if b.hooks.turn == nil {
 		return
@@ -222,18 +224,22 @@ func (b *Arbiter) Record(id string) {
 	b.streams.tell(protocol.Recording{ID: id})
 }
 
-// NoteTools tells everybody how many tools the terminal's programs have.
-func (b *Arbiter) NoteTools(m protocol.ToolsChanged) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.streams.tellNewest(m)
-}
-
-// NoteList tells everybody that the session has other terminals than before.
-func (b *Arbiter) NoteList(m protocol.TerminalsChanged) {
+// Note tells everybody of a change beside the log, in place of an earlier one of its
+// type that waits.
+func (b *Arbiter) Note(m protocol.Message) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended.IsZero() { // nothing follows EXITED
 		b.streams.tellNewest(m)
+	}
+}
+
+// NoteAddress tells everybody of an address that the terminal's program has
+// printed, also who comes later.
+func (b *Arbiter) NoteAddress(m protocol.Address) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.addresses.add(m, b.secrets) {
+		b.streams.tell(m)
 	}
 }

@@ -82,6 +82,9 @@ func (b *Arbiter) Attach(params protocol.TerminalParams) (*Stream, protocol.Term
 	if b.held.announced {
 		a.post(protocol.Held{Held: true})
 	}
+	for _, m := range b.addresses {
+		a.post(m)
+	}
 	b.streams[a] = struct{}{}
 	b.o.Transcript.Listen(a.wake)
 	b.flow.gate.Found()
@@ -208,6 +211,9 @@ func (a *Stream) reset(present *display.Keyframe) protocol.Reset {
 	a.cut, a.cursor = false, log.Newcomer()
 	if a.wants != display.WishNone && present != nil {
 		a.keyframe, a.cursor, a.wants = present, present.At, display.WishNone
+	}
+	for _, known := range a.arbiter.addresses { // the relay discards all
+		a.post(known)
 	}
 	m := protocol.Reset{Epoch: log.Epoch(), Offset: a.cursor.Offset()}
 	m.Cols, m.Rows = log.SizeAt(m.Offset)

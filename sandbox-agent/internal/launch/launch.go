@@ -51,6 +51,9 @@ func (s Setup) Plan(p op.PTYCreate) (pty.Launch, error) {
 	if p.Rows > 0 {
 		l.Rows = min(p.Rows, protocol.MaxRows)
 	}
+	if p.Shell != nil {
+		return s.planShell(l, p.Shell)
+	}
 	switch {
 	case p.Command == "" && len(p.Args) > 0:
 		return pty.Launch{}, protocol.Errorf(protocol.KindInvalid, "args without a command")
@@ -66,6 +69,19 @@ func (s Setup) Plan(p op.PTYCreate) (pty.Launch, error) {
 	}
 	var err error
 	l.Dir, err = s.Folder(p.Dir)
+	return l, err
+}
+
+// planShell completes what to start for a shell.
+func (s Setup) planShell(l pty.Launch, sh *op.Shell) (pty.Launch, error) {
+	err := sh.Check()
+	if err != nil {
+		return l, err
+	}
+	l.Argv = shellArgv(sh, s.Shell)
+	if l.Dir, err = s.Folder(sh.ProjectPath); protocol.KindOf(err) == protocol.KindInvalid {
+		err = protocol.Errorf(protocol.KindInvalid, op.ShellBadPath)
+	}
 	return l, err
 }
 
@@ -135,6 +151,9 @@ func shared(dir string) bool {
 // CommandLine returns what a list of terminals shows as the command: of what p
 // doesn't name, the program alone.
 func CommandLine(p op.PTYCreate, l pty.Launch) string {
+	if p.Shell != nil {
+		return shellLine(p.Shell, l.Argv)
+	}
 	if p.Command == "" {
 		return l.Argv[0]
 	}

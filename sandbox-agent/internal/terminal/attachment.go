@@ -49,8 +49,13 @@ func (a *Attachment) poll() (protocol.Message, error) {
 	for wanted != display.WishNone {
 		m, wanted, err = a.takeDrawn(wanted)
 	}
-	if k, ok := m.(protocol.Keyframe); ok && k.Left == 0 {
-		a.terminal.mayTakeKeyframes()
+	switch m := m.(type) {
+	case protocol.Keyframe:
+		if m.Left == 0 {
+			a.terminal.mayTakeKeyframes()
+		}
+	case protocol.Exited:
+		a.terminal.endSeen.Store(true)
 	}
 	return m, err
 }

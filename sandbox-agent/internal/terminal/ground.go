@@ -84,6 +84,7 @@ func (g *ground) start(l pty.Launch) (t *Terminal, err error) {
 func (g *ground) prepare(l *pty.Launch) error {
 	if lent := g.lent; lent != nil {
 		l.Account, l.Argv, l.Dir, l.Env, l.Mark, l.Front = lent.Account, lent.Argv, lent.Dir, lent.Env, lent.Mark, true
+		l.Env = append(l.Env, launch.ShellVariables(g.create.Shell)...)
 		g.egress = lent.Egress
 		return nil
 	}
@@ -100,7 +101,7 @@ func (g *ground) prepare(l *pty.Launch) error {
 		g.release(a)
 		return err
 	}
-	l.Account, l.Env = a, begins.Env
+	l.Account, l.Env = a, append(begins.Env, launch.ShellVariables(g.create.Shell)...)
 	g.account, g.egress, g.notice = a, begins.Egress, g.host.furnishNew(begins, a)
 	return nil
 }

@@ -138,6 +138,7 @@ func (t *Terminal) drain(p *program) {
 // program left running.
 func (t *Terminal) finish(e pty.Exit) {
 	t.drain(t.own)
+	t.addresses.end()
 	t.end(e)
 	t.arbiter.Wait()
 	t.life.followers.Wait()

@@ -36,7 +36,11 @@ type Operator interface {
 func Operations(o Operator) feature.Operations {
 	return feature.Operations{
 		op.KindPTYCreate: feature.Do(func(ctx context.Context, c *jws.Command, body *op.PTYCreate) (protocol.OpResult, error) {
-			info, err := o.Create(ctx, c.Target.SessionID, c.Target.PTYID, *body)
+			target := c.Target
+			if err := body.Complete(&target); err != nil {
+				return protocol.OpResult{}, err
+			}
+			info, err := o.Create(ctx, target.SessionID, target.PTYID, *body)
 			result := feature.Done(c)
 			result.PTYID = info.ID
 			return result, err

@@ -3,6 +3,7 @@ package terminal
 import (
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
@@ -33,9 +34,11 @@ type Terminal struct {
 	arbiter    *arbiter.Arbiter
 	transcript *transcript.Transcript
 	running    chan struct{} // 1 element: a command is waited for
+	endSeen    atomic.Bool   // somebody was told of its end
 
 	view       view
 	recordings recordings
+	addresses  addressSearch
 	life       life
 }
 
@@ -91,6 +94,9 @@ func newTerminal(session protocol.SessionID, info protocol.PTYInfo, own *program
 	if at.spill != nil {
 		t.life.followers.Go(t.transcript.Spill())
 	}
+	if at.created.Shell != nil {
+		t.addresses.begin(t.transcript, t.arbiter.NoteAddress)
+	}
 	t.say(at.notice)
 	own.reader.Go(func() { t.read(own) }) // finish waits for it
 	return t
@@ -103,5 +109,9 @@ func (t *Terminal) Read(p protocol.ReadParams) (*transcript.Reading, protocol.Re
 
 // Info returns the terminal as a list shows it.
 func (t *Terminal) Info() protocol.PTYInfo { return t.arbiter.Info() }
+
+// EndSeen reports whether a relay that shows the terminal to somebody was told of its
+// end.
+func (t *Terminal) EndSeen() bool { return t.endSeen.Load() }
 
 func (t *Terminal) hasEnded() bool { return !t.arbiter.EndedAt().IsZero() }

@@ -80,7 +80,7 @@ func (h *Host) NoteTools(session protocol.SessionID, id protocol.PTYID, before, 
 	m := protocol.ToolsChanged{Old: before, New: now, At: time.Now().UnixMilli()}
 	for _, t := range h.of(session) {
 		if id == "" || t.id == id {
-			t.arbiter.NoteTools(m)
+			t.arbiter.Note(m)
 		}
 	}
 }
@@ -90,6 +90,6 @@ func (h *Host) NoteTools(session protocol.SessionID, id protocol.PTYID, before, 
 func (h *Host) noteList(session protocol.SessionID) {
 	m := protocol.TerminalsChanged{At: time.Now().UnixMilli()}
 	for _, t := range h.of(session) {
-		t.arbiter.NoteList(m)
+		t.arbiter.Note(m)
 	}
 }
