@@ -209,6 +209,22 @@ func (s *RevocationSet) Grant(g *Grant) bool {
 	return g.IssuedAt < of[g.Dashboard].before || g.IssuedAt < of[""].before
 }
 
+// Command reports whether the grant under which c was asked for is revoked, or the
+// person's of any dashboard since: a command that waits is looked at again.
+func (s *RevocationSet) Command(c *Command) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, named := s.grants[c.GrantID]; named {
+		return true
+	}
+	for _, of := range s.subjects[c.UserID] {
+		if time.UnixMilli(c.IssuedAt).Unix() < of.before {
+			return true
+		}
+	}
+	return false
+}
+
 // Certificate reports whether c is revoked.
 func (s *RevocationSet) Certificate(c *Certificate) bool {
 	s.mu.Lock()

@@ -27,5 +27,11 @@ var Whole = map[string]string{
 	"chat.create":          `{"kind":"chat.create","conversation":"c-1","provider":"claude","projectPath":"a","title":"t"}`,
 	"chat.send":            `{"kind":"chat.send","conversation":"c-1","message":{"content":"hi","images":[{"name":"a","data":"data:image/png;base64,AA==","size":1,"mimeType":"image/png"}]},"senderName":"a b","clientMessageId":"m 1","options":{"model":"m","permissionMode":"plan","cwd":"a","allowedTools":["Read"],"disallowedTools":["Bash"],"skipPermissions":true}}`,
 	"chat.abort":           `{"kind":"chat.abort","conversation":"c-1"}`,
+	"sidebar.send":         `{"kind":"sidebar.send","message":"go","url":"https://a.example/","tabId":1,"senderName":"a b"}`,
+	"sidebar.stop":         `{"kind":"sidebar.stop","tabId":1,"kill":true}`,
+	"sidebar.clear":        `{"kind":"sidebar.clear","tabId":1}`,
+	"sidebar.dismiss":      `{"kind":"sidebar.dismiss","index":0,"tabId":1}`,
+	"sidebar.switch":       `{"kind":"sidebar.switch","tabId":1}`,
+	"sidebar.new":          `{"kind":"sidebar.new"}`,
 	"tool.decide":          `{"kind":"tool.decide","approval":"apr_1","revision":1,"decision":"allow_always","updatedInput":{"command":"ls"},"remember":"Bash(ls:*)"}`,
 }

@@ -171,6 +171,7 @@ func (s *Signer) Sign(ctx context.Context, o Order) (cmd store.Command, err erro
 func (s *Signer) nameUser(ctx context.Context, o *Order) error {
 	var create op.PTYCreate
 	var send op.ChatSend
+	var panel op.SidebarSend
 	var body op.Body
 	var name *string
 	switch o.Kind {
@@ -178,6 +179,8 @@ func (s *Signer) nameUser(ctx context.Context, o *Order) error {
 		body, name = &create, &create.CreatorName
 	case op.KindChatSend:
 		body, name = &send, &send.SenderName
+	case op.KindSidebarSend:
+		body, name = &panel, &panel.SenderName
 	default:
 		return nil
 	}
