@@ -149,7 +149,9 @@ func content(raw json.RawMessage) (text string, images []int) {
 	for _, p := range parts {
 		switch p.Type {
 		case "text":
-			text += p.Text
+			if !strings.HasPrefix(p.Text, "<system-reminder>") { // no person's words
+				text += p.Text
+			}
 		case "image":
 			images = append(images, len(p.Source.Data))
 		}

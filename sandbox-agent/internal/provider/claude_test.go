@@ -217,6 +217,23 @@ func TestClaudeContent(t *testing.T) {
 	}
 }
 
+// What is said to claude beside a message is a part of its own, behind it, which
+// history doesn't show; the message has the id of its part.
+func TestClaudeContext(t *testing.T) {
+	turn := say(1, "hello")
+	turn.Context = "a context"
+	parts, ok := claudeContent(turn).([]any)
+	if !ok || len(parts) != 2 || parts[0].(map[string]any)["text"] != "hello" {
+		t.Fatalf("%+v", parts)
+	}
+	if said := parts[1].(map[string]any)["text"].(string); !strings.Contains(said, "a context") || !HiddenText(said) {
+		t.Errorf("%q", said)
+	}
+	if turn.EventID() != UserTextID(turn.ID, 0) {
+		t.Errorf("id %s", turn.EventID())
+	}
+}
+
 // TestClaudeHostile feeds lines that no claude prints.
 func TestClaudeHostile(t *testing.T) {
 	deep := func(n int) string {

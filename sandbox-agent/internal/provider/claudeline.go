@@ -158,8 +158,7 @@ func claudeFailure(l *claudeLine) string {
 // its path.
 const maxImage = 3 << 20
 
-// claudeContent returns a message's text, or parts if it has images that the
-// model can see.
+// claudeContent returns a message's text, or its parts where it has others.
 func claudeContent(turn Turn) any {
 	text := turn.Content
 	var images []any
@@ -182,12 +181,13 @@ func claudeContent(turn Turn) any {
 			text += fmt.Sprintf("\n%d. %s", i+1, path)
 		}
 	}
-	if len(turn.Images) == 0 {
+	if turn.Context != "" { // for claude, and not shown to people, see HiddenText
+		images = append(images, map[string]any{"type": "text", "text": "<system-reminder>\n" + turn.Context + "\n</system-reminder>"})
+	}
+	if len(images) == 0 && len(turn.Images) == 0 {
 		return text
 	}
-	if text == "" { // no text may be empty
-		text = "[Image]"
-	}
+	text = cmp.Or(text, "[Image]") // no text may be empty
 	return append([]any{map[string]any{"type": "text", "text": text}}, images...)
 }
 

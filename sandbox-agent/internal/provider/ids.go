@@ -16,7 +16,7 @@ func ToolResultID(uuid, toolUse string) string { return uuid + "_tr_" + toolUse 
 // EventID is the id of the message's event, equal to the one that its row has in
 // history.
 func (t Turn) EventID() string {
-	if len(t.Images) == 0 {
+	if len(t.Images) == 0 && t.Context == "" {
 		return t.ID
 	}
 	return UserTextID(t.ID, 0)

@@ -48,9 +48,9 @@ type Command struct {
 
 // A Turn is one message of a person.
 type Turn struct {
-	ID      string // a UUID: the id of the message's event, and of its row where the provider lets us choose
-	Content string
-	Images  []Image
+	ID               string // a UUID: the id of the message's event, and of its row where the provider lets us choose
+	Content, Context string // what the person says; what the coding agent is told beside it, and people aren't: claude alone takes it
+	Images           []Image
 }
 
 // An Image is one of a message's images, whose file the process can read.
