@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/chat/rules"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/chatlog"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/provider"
@@ -80,7 +81,7 @@ type Chats struct {
 	o        Options
 	given    string // the workspace as people know it
 	logs     *chatlog.Store
-	rules    *rules
+	rules    *rules.Rules
 	messages *messages
 	counts   *counts
 	indexes  *chatlog.Indexes
@@ -116,7 +117,7 @@ func Open(o Options) (*Chats, error) {
 	if err != nil {
 		return nil, err
 	}
-	remembered, err := openRules(filepath.Join(o.Dir, rulesFile))
+	remembered, err := rules.Open(filepath.Join(o.Dir, "rules.json"))
 	if err != nil {
 		return nil, errors.Join(err, logs.Close())
 	}
@@ -399,7 +400,7 @@ func (c *Chats) SessionEnded(session protocol.SessionID) error {
 	for _, info := range c.List(session) {
 		errs = append(errs, c.erase(session, info.ID))
 	}
-	errs = append(errs, c.rules.forget(session))
+	errs = append(errs, c.rules.Forget(session))
 	return errors.Join(errs...)
 }
 

@@ -101,7 +101,7 @@ func (c *Chats) send(_ context.Context, command *jws.Command, body *op.ChatSend)
 		c.counts.refused(err)
 		return protocol.OpResult{}, err
 	}
-	if err := c.sendIn(command, body, info); err != nil {
+	if err := c.sendIn(command, body, info, ""); err != nil {
 		c.counts.refused(err)
 		return protocol.OpResult{}, err
 	}
@@ -110,7 +110,7 @@ func (c *Chats) send(_ context.Context, command *jws.Command, body *op.ChatSend)
 
 // sendIn is send for a conversation that there is. The owner is asked first, so
 // that nothing is read or stored in vain.
-func (c *Chats) sendIn(command *jws.Command, body *op.ChatSend, info ConversationInfo) error {
+func (c *Chats) sendIn(command *jws.Command, body *op.ChatSend, info ConversationInfo, context string) error {
 	dir, err := c.within(cmp.Or(body.Options.Cwd, info.ProjectPath))
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func (c *Chats) sendIn(command *jws.Command, body *op.ChatSend, info Conversatio
 	}
 	s, err := c.sending(command, body, info, dir)
 	if err == nil {
-		s.busy = busy
+		s.busy, s.turn.Context = busy, context
 		err = c.ask(info.Session, info.ID, func(o *owner) error { return o.send(s) })
 	}
 	if err != nil {

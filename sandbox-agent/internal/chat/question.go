@@ -126,7 +126,7 @@ func (o *owner) remember(decided protocol.Approval, tool string) {
 	if !decided.Decision.Lasts() {
 		return
 	}
-	if err := o.chats.rules.add(o.session, rule); err != nil {
+	if err := o.chats.rules.Add(o.session, rule); err != nil {
 		o.chats.o.Log.Warn("a session's rule about a tool is not stored", "session", o.session, "err", err)
 	}
 }

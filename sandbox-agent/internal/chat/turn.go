@@ -83,7 +83,7 @@ func (o *owner) begin(s sending, now time.Time) error {
 	o.log.Live(true)
 	o.turn = turn{
 		life: l, command: s.command, user: s.user, own: s.own, began: o.log.Position().Last + 1,
-		rules: slices.Concat(s.start.AllowedTools, o.chats.rules.of(o.session)), skip: s.start.SkipPermissions,
+		rules: slices.Concat(s.start.AllowedTools, o.chats.rules.Of(o.session)), skip: s.start.SkipPermissions,
 		heard: now, files: s.files,
 	}
 	o.tellState()

@@ -1,4 +1,6 @@
-package chat
+// Package rules keeps the tools that sessions have allowed their coding agents for
+// good, in one file.
+package rules
 
 import (
 	"encoding/json"
@@ -13,26 +15,21 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-const (
-	// rulesFile has the rules of all sessions, beside the conversations.
-	rulesFile = "rules.json"
-	// maxRules bounds the rules of a session.
-	maxRules = 256
-)
+// maxRules bounds the rules of a session.
+const maxRules = 256
 
-// rules are the tools that sessions have allowed for good. They are safe for
-// concurrent use.
-type rules struct {
+// Rules are those of all sessions. They are safe for concurrent use.
+type Rules struct {
 	path string // static after construction
 
 	mu        sync.Mutex
 	bySession map[protocol.SessionID][]string // guarded by mu
 }
 
-// openRules reads the rules of all sessions. A file that can't be read ends the
+// Open reads the rules of all sessions. A file that can't be read ends the
 // agent at its start rather than be overwritten.
-func openRules(path string) (*rules, error) {
-	r := &rules{path: path, bySession: map[protocol.SessionID][]string{}}
+func Open(path string) (*Rules, error) {
+	r := &Rules{path: path, bySession: map[protocol.SessionID][]string{}}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
@@ -41,20 +38,21 @@ func openRules(path string) (*rules, error) {
 		err = json.Unmarshal(text, &r.bySession)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("chat: %s: %w", path, err)
+		return nil, fmt.Errorf("rules: %s: %w", path, err)
 	}
 	return r, nil
 }
 
-// of returns the rules of a session.
-func (r *rules) of(session protocol.SessionID) []string {
+// Of returns the rules of a session.
+func (r *Rules) Of(session protocol.SessionID) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.bySession[session])
 }
 
-// add gives a session another rule, for good. It fails with KindTooMany.
-func (r *rules) add(session protocol.SessionID, rule string) error {
+// Add gives a session another rule, for good. It fails with KindTooMany, and as the
+// disk does.
+func (r *Rules) Add(session protocol.SessionID, rule string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.bySession[session]
@@ -72,8 +70,8 @@ func (r *rules) add(session protocol.SessionID, rule string) error {
 	return nil
 }
 
-// forget drops the rules of a session.
-func (r *rules) forget(session protocol.SessionID) error {
+// Forget drops the rules of a session.
+func (r *Rules) Forget(session protocol.SessionID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, any := r.bySession[session]; !any {
@@ -84,13 +82,10 @@ func (r *rules) forget(session protocol.SessionID) error {
 }
 
 // store writes the file. The caller holds mu.
-func (r *rules) store() error {
+func (r *Rules) store() error {
 	text, err := json.Marshal(r.bySession)
 	if err == nil {
 		err = program.ReplaceFile(r.path, text, 0o600)
 	}
-	if err != nil {
-		return diskError(err)
-	}
-	return nil
+	return err
 }
