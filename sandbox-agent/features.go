@@ -35,6 +35,8 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/provider"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/recording"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/activity"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/tools"
@@ -62,6 +64,7 @@ type builder struct {
 	variables *environment.Store
 	opened    opened
 	history   *history.History
+	browsers  watchedBrowser
 }
 
 // build makes the features, and what serves them to relays.
@@ -189,7 +192,8 @@ func (b *builder) agents(gate *egress.Gate) error {
 	if err != nil {
 		return err
 	}
-	b.features.Add(browsers, refused)
+	b.browsers = watchedBrowser{browsers, &activity.Log{}}
+	b.features.Add(b.browsers, refused)
 	server := mcp.New(mcp.Options{
 		Listener: b.listeners.mcp, Terminals: b.programs, Sessions: &b.opened, Sets: []toolbox.Set{b.features}, Peers: b.peers(),
 		Secrets: b.secrets, Version: b.cfg.Revision, Log: b.log,
@@ -242,8 +246,25 @@ func (b *builder) conversations() error {
 	if err != nil {
 		return err
 	}
+	if err := b.sidebars(chats); err != nil {
+		return err
+	}
 	b.history = start.history
 	b.features.Add(start.history, history.Metrics{History: start.history})
+	return nil
+}
+
+// sidebars adds the chat of side panels.
+func (b *builder) sidebars(chats *chat.Chats) error {
+	panels, err := sidebar.Open(sidebar.Options{
+		Dir: filepath.Join(b.cfg.StateDir, "sidebar"), Workspace: b.cfg.Workspace, Conversations: panelTalks{chats},
+		Browser: b.browsers, Activity: b.browsers.activity, Tools: b.browsers.panelTools(),
+		Revoked: b.authority.Trust.Revocations.Set, Secrets: b.secrets, Log: b.log,
+	})
+	if err != nil {
+		return err
+	}
+	b.features.Add(panels)
 	return nil
 }
 

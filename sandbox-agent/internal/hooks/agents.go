@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// serverName is what our MCP server is called in settings.
-	serverName = "fairlead"
+	// ServerName is what our MCP server is called in settings.
+	ServerName = "fairlead" // of our tools, in coding agents' settings
 	// bridgeCommand is the subcommand of sandbox-agent that is our MCP server.
 	bridgeCommand = "mcp-bridge"
 
@@ -69,7 +69,7 @@ type stdio struct {
 
 // server is the entry of our MCP server.
 func server(value any, path ...string) entry {
-	return entry{path: append(path, serverName), value: value, mine: func(v json.RawMessage) bool {
+	return entry{path: append(path, ServerName), value: value, mine: func(v json.RawMessage) bool {
 		var s struct {
 			Command json.RawMessage `json:"command"`
 			Args    []string        `json:"args"`
@@ -104,7 +104,7 @@ func hook(command, agent, at, event, matcher string, timeout int) entry {
 	call := " hook " + agent + " " + event
 	p := hookProgram{Type: "command", Command: shellQuote(command) + call, Timeout: timeout}
 	if agent == "gemini" { // gemini lists hooks by name
-		p.Name = serverName + "-" + event
+		p.Name = ServerName + "-" + event
 	}
 	return entry{path: []string{"hooks", at}, listed: true, value: hookGroup{Matcher: matcher, Hooks: []hookProgram{p}},
 		mine: func(v json.RawMessage) bool {
@@ -217,7 +217,7 @@ func openClawFiles(command string) []file {
 		{name: dir + "openclaw.json", format: jsonFile{
 			server(stdio{Command: command, Args: []string{bridgeCommand}}, "mcp", "servers"),
 			{
-				path: []string{"hooks", "internal", "entries", serverName}, value: map[string]bool{"enabled": true},
+				path: []string{"hooks", "internal", "entries", ServerName}, value: map[string]bool{"enabled": true},
 				mine:   func(v json.RawMessage) bool { return equal(v, json.RawMessage(`{"enabled":true}`)) },
 				unless: openClawFindsHooks,
 			},

@@ -27,7 +27,7 @@ func (f codexFile) tools() format {
 const codexFeatures, codexDaemon = "features", "daemon_auto_start"
 
 // codexServer is the table of our MCP server.
-var codexServer = []string{"mcp_servers", serverName}
+var codexServer = []string{"mcp_servers", ServerName}
 
 // codexVariables are those that codex passes to our server; it clears others.
 var codexVariables = []string{

@@ -1,0 +1,174 @@
+package activity
+
+import (
+	"encoding/json"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxArgument bounds one argument, in characters.
+const maxArgument = 512
+
+// hidden stands for what is secret.
+const hidden = "[REDACTED]"
+
+// Commands of the seed whose arguments or ends are special here.
+const (
+	commandGoto = "goto"
+	commandFill = "fill"
+	commandType = "type"
+)
+
+// commands are what the seed calls what a tool does.
+var commands = map[string]string{
+	"browser_start": "connect", "browser_stop": "disconnect", "browser_status": "status", "browser_navigate": commandGoto,
+	"browser_screenshot": "screenshot", "browser_click": "click", "browser_get_content": "text", "browser_get_html": "html",
+	"browser_get_url": "url", "browser_get_title": "title", "browser_wait": "wait", "browser_evaluate": "js", "browser_scroll": "scroll",
+}
+
+// describe returns what the panel is told of a call.
+func describe(tool string, raw json.RawMessage) (command string, args []string, address string) {
+	var a struct {
+		URL      string   `json:"url"`
+		Selector string   `json:"selector"`
+		Text     *string  `json:"text"`
+		Clear    bool     `json:"clear"`
+		State    string   `json:"state"`
+		Script   string   `json:"script"`
+		FullPage bool     `json:"full_page"`
+		X        *float64 `json:"x"`
+		Y        *float64 `json:"y"`
+	}
+	_ = json.Unmarshal(raw, &a) // the tool says what is wrong
+	if command = commands[tool]; tool == "browser_type" {
+		if command = commandType; a.Clear {
+			command = commandFill
+		}
+	} else if command == "" {
+		command = argument(tool)
+	}
+	show := func(text string) {
+		if text != "" {
+			args = append(args, argument(text))
+		}
+	}
+	if address = MaskURL(argument(a.URL)); address != "" {
+		args = append(args, address)
+	}
+	switch {
+	case command == commandType:
+		show(hide(a.Selector))
+	default:
+		show(a.Selector)
+	}
+	if a.Text != nil {
+		if command == commandFill && !secretField(a.Selector) {
+			show(*a.Text)
+		} else {
+			show(hidden)
+		}
+	}
+	if secretScript(a.Script) {
+		a.Script = hidden
+	}
+	show(a.State)
+	show(a.Script)
+	if a.FullPage {
+		show("full page")
+	}
+	for _, n := range []*float64{a.X, a.Y} {
+		if n != nil {
+			show(strconv.FormatFloat(*n, 'g', -1, 64))
+		}
+	}
+	return command, args, address
+}
+
+func hide(text string) string {
+	if text == "" {
+		return ""
+	}
+	return hidden
+}
+
+// argument is an argument of bounded length.
+func argument(text string) string {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	if utf8.RuneCountInString(text) > maxArgument {
+		return string([]rune(text)[:maxArgument]) + "..."
+	}
+	return text
+}
+
+// secretField reports whether a selector is of a field for what is secret.
+func secretField(selector string) bool {
+	selector = strings.ToLower(selector)
+	return slices.ContainsFunc([]string{"password", "passwd", "secret", "token"}, func(word string) bool { return strings.Contains(selector, word) })
+}
+
+// secretScript reports whether a script may hold the value of a header or cookie.
+func secretScript(script string) bool {
+	script = strings.ToLower(script)
+	return slices.ContainsFunc([]string{"cookie", "header", "authorization", "bearer"}, func(word string) bool { return strings.Contains(script, word) })
+}
+
+// secretNames are the URL parameters whose values are hidden.
+var secretNames = []string{"password", "token", "secret", "key", "auth", "bearer", "api_key"}
+
+// MaskURL returns a URL without its password and the values of parameters that are
+// called as secrets are, in its query and behind its #.
+func MaskURL(address string) string {
+	head, fragment, hasFragment := strings.Cut(address, "#")
+	path, query, hasQuery := strings.Cut(head, "?")
+	if scheme, rest, ok := strings.Cut(path, "://"); ok {
+		host, tail, slash := strings.Cut(rest, "/")
+		if at := strings.LastIndex(host, "@"); at >= 0 {
+			host = hidden + host[at:]
+		}
+		if path = scheme + "://" + host; slash {
+			path += "/" + tail
+		}
+	}
+	if hasQuery {
+		path += "?" + maskParameters(query)
+	}
+	if hasFragment {
+		path += "#" + maskParameters(fragment)
+	}
+	return path
+}
+
+// maskParameters masks the values of parameters, wherever a program may find them.
+func maskParameters(query string) string {
+	var masked strings.Builder
+	for len(query) > 0 {
+		end := strings.IndexAny(query, "&;?")
+		if end < 0 {
+			end = len(query)
+		}
+		part := query[:end]
+		if name, value, ok := strings.Cut(part, "="); ok && value != "" && secretName(name) {
+			part = name + "=" + hidden
+		}
+		masked.WriteString(part)
+		if end == len(query) {
+			break
+		}
+		masked.WriteByte(query[end])
+		query = query[end+1:]
+	}
+	return masked.String()
+}
+
+// secretName reports whether a parameter's value is hidden.
+func secretName(name string) bool {
+	plain, err := url.QueryUnescape(name)
+	if err != nil {
+		plain = name
+	}
+	plain = strings.ToLower(strings.TrimSpace(plain))
+	return slices.Contains(secretNames, plain)
+}
