@@ -133,15 +133,6 @@ type OpResult struct {
 
 	With Share `json:"with,omitempty"` // of terminal.share: as the terminal is open now
 
-	ConversationID ConversationID `json:"conversationId,omitempty"` // of chat.* and tool.decide
-
-	Sidebar *SidebarResult `json:"sidebar,omitempty"` // of sidebar.*
-}
-
-// A SidebarResult is what became of an operation on the side panel's chat.
-type SidebarResult struct {
-	Position       int             `json:"position,omitempty"`       // of sidebar.send: where the message waits, from 1; absent: it runs
-	QueuedMessages int             `json:"queuedMessages,omitempty"` // of sidebar.stop: that waited, and were dropped
-	ActiveTab      json.RawMessage `json:"activeTab,omitempty"`      // of sidebar.switch
-	Session        json.RawMessage `json:"session,omitempty"`        // of sidebar.new
+	ConversationID ConversationID  `json:"conversationId,omitempty"` // of chat.* and tool.decide
+	Sidebar        json.RawMessage `json:"sidebar,omitempty"`        // of sidebar.*: an op.SidebarResult
 }

@@ -1,6 +1,7 @@
 package op
 
 import (
+	"encoding/json"
 	"strings"
 	"unicode/utf8"
 
@@ -116,3 +117,11 @@ type SidebarSwitch struct {
 
 // Check requires a tab.
 func (b *SidebarSwitch) Check() error { return checkTab(b.TabID, false) }
+
+// A SidebarResult is what became of an operation on the side panel's chat.
+type SidebarResult struct {
+	Position       int             `json:"position,omitempty"`       // of sidebar.send: where the message waits, from 1; absent: it runs
+	QueuedMessages int             `json:"queuedMessages,omitempty"` // of sidebar.stop: that waited, and were dropped
+	ActiveTab      json.RawMessage `json:"activeTab,omitempty"`      // of sidebar.switch
+	Session        json.RawMessage `json:"session,omitempty"`        // of sidebar.new
+}

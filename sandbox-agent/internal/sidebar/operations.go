@@ -24,7 +24,7 @@ func (s *Sidebars) Operations() feature.Operations {
 }
 
 // do makes a handler of what is done in the panel of the command's session.
-func do[B op.Body](s *Sidebars, carryOut func(context.Context, *Panel, *jws.Command, B) (protocol.SidebarResult, error)) feature.Handler {
+func do[B op.Body](s *Sidebars, carryOut func(context.Context, *Panel, *jws.Command, B) (op.SidebarResult, error)) feature.Handler {
 	return feature.Do(func(ctx context.Context, command *jws.Command, body B) (protocol.OpResult, error) {
 		p, err := s.panel(command.Target.SessionID)
 		if err != nil {
@@ -35,48 +35,48 @@ func do[B op.Body](s *Sidebars, carryOut func(context.Context, *Panel, *jws.Comm
 			return protocol.OpResult{}, err
 		}
 		result := feature.Done(command)
-		result.Sidebar = &answer
-		return result, nil
+		result.Sidebar, err = json.Marshal(answer)
+		return result, err
 	})
 }
 
-func (s *Sidebars) send(ctx context.Context, p *Panel, command *jws.Command, body *op.SidebarSend) (protocol.SidebarResult, error) {
+func (s *Sidebars) send(ctx context.Context, p *Panel, command *jws.Command, body *op.SidebarSend) (op.SidebarResult, error) {
 	position, err := p.send(message{command, body}, s.o.Browser.Tabs(ctx, p.session))
-	return protocol.SidebarResult{Position: position}, err
+	return op.SidebarResult{Position: position}, err
 }
 
-func stop(_ context.Context, p *Panel, command *jws.Command, body *op.SidebarStop) (protocol.SidebarResult, error) {
+func stop(_ context.Context, p *Panel, command *jws.Command, body *op.SidebarStop) (op.SidebarResult, error) {
 	why := textStopped
 	if body.Kill {
 		why = textKilled
 	}
 	dropped, err := p.stop(command.UserID, lineup.Tab(body.TabID), why)
-	return protocol.SidebarResult{QueuedMessages: dropped}, err
+	return op.SidebarResult{QueuedMessages: dropped}, err
 }
 
-func clearChat(_ context.Context, p *Panel, _ *jws.Command, body *op.SidebarClear) (protocol.SidebarResult, error) {
+func clearChat(_ context.Context, p *Panel, _ *jws.Command, body *op.SidebarClear) (op.SidebarResult, error) {
 	p.clear(lineup.Tab(body.TabID))
-	return protocol.SidebarResult{}, nil
+	return op.SidebarResult{}, nil
 }
 
-func dismiss(_ context.Context, p *Panel, _ *jws.Command, body *op.SidebarDismiss) (protocol.SidebarResult, error) {
-	return protocol.SidebarResult{}, p.dismiss(lineup.Tab(body.TabID), body.Index)
+func dismiss(_ context.Context, p *Panel, _ *jws.Command, body *op.SidebarDismiss) (op.SidebarResult, error) {
+	return op.SidebarResult{}, p.dismiss(lineup.Tab(body.TabID), body.Index)
 }
 
-func (s *Sidebars) show(ctx context.Context, p *Panel, _ *jws.Command, body *op.SidebarSwitch) (protocol.SidebarResult, error) {
+func (s *Sidebars) show(ctx context.Context, p *Panel, _ *jws.Command, body *op.SidebarSwitch) (op.SidebarResult, error) {
 	t, err := p.show(lineup.Tab(body.TabID), s.o.Browser.Tabs(ctx, p.session))
 	if err != nil {
-		return protocol.SidebarResult{}, err
+		return op.SidebarResult{}, err
 	}
 	text, err := json.Marshal(t)
-	return protocol.SidebarResult{ActiveTab: s.o.Secrets.Mask(text)}, err
+	return op.SidebarResult{ActiveTab: s.o.Secrets.Mask(text)}, err
 }
 
-func renew(_ context.Context, p *Panel, command *jws.Command, _ *op.Plain) (protocol.SidebarResult, error) {
+func renew(_ context.Context, p *Panel, command *jws.Command, _ *op.Plain) (op.SidebarResult, error) {
 	c, err := p.renew(command.UserID)
 	if err != nil {
-		return protocol.SidebarResult{}, err
+		return op.SidebarResult{}, err
 	}
 	text, err := json.Marshal(c)
-	return protocol.SidebarResult{Session: text}, err
+	return op.SidebarResult{Session: text}, err
 }

@@ -202,7 +202,7 @@ func (r *rig) close() {
 }
 
 // do carries out an operation as a user.
-func (r *rig) do(user protocol.UserID, kind string, body op.Body) (protocol.SidebarResult, error) {
+func (r *rig) do(user protocol.UserID, kind string, body op.Body) (op.SidebarResult, error) {
 	r.t.Helper()
 	r.commands++
 	text, err := json.Marshal(op.Op{Kind: kind, Body: body})
@@ -220,9 +220,13 @@ func (r *rig) do(user protocol.UserID, kind string, body op.Body) (protocol.Side
 	result, err := run(context.Background())
 	synctest.Wait()
 	if err != nil {
-		return protocol.SidebarResult{}, err
+		return op.SidebarResult{}, err
 	}
-	return *result.Sidebar, nil
+	var answer op.SidebarResult
+	if err := json.Unmarshal(result.Sidebar, &answer); err != nil {
+		r.t.Fatal(err)
+	}
+	return answer, nil
 }
 
 // sends sends a message to a tab, and returns at which position it waits.
