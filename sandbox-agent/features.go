@@ -31,6 +31,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/metrics"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/outbound"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/plugin"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/preview"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/provider"
@@ -194,8 +195,10 @@ func (b *builder) agents(gate *egress.Gate) error {
 	}
 	b.browsers = watchedBrowser{browsers, &activity.Log{}}
 	b.features.Add(b.browsers, refused)
+	plugins := plugin.New(plugin.Options{Ports: b.ports, Terminals: b.programs, Log: b.log})
+	b.features.Add(plugins)
 	server := mcp.New(mcp.Options{
-		Listener: b.listeners.mcp, Terminals: b.programs, Sessions: &b.opened, Sets: []toolbox.Set{b.features}, Peers: b.peers(),
+		Listener: b.listeners.mcp, Terminals: b.programs, Sessions: &b.opened, Plugins: plugins, Sets: []toolbox.Set{b.features}, Peers: b.peers(),
 		Secrets: b.secrets, Version: b.cfg.Revision, Log: b.log,
 	})
 	b.features.Add(server)

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mcp"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/metrics"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/plugin"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/terminal"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/uplink"
@@ -28,7 +29,7 @@ func Metrics() (*prometheus.Registry, error) {
 	m, err := metrics.New(metrics.Options{
 		Collectors: []prometheus.Collector{
 			terminal.Feature{}, egress.Metrics{}, broker.Metrics{}, approval.Metrics{}, executor.Metrics{}, browser.NewMetrics(), mcp.NewMetrics(),
-			uplink.New(uplink.Options{}), chat.Metrics{}, history.Metrics{}, sidebar.Metrics(), healthMetrics{Status{}},
+			uplink.New(uplink.Options{}), chat.Metrics{}, history.Metrics{}, plugin.New(plugin.Options{}), sidebar.Metrics(), healthMetrics{Status{}},
 		},
 		Workspace: "/", Started: time.Now(), Log: slog.New(slog.DiscardHandler),
 	})

@@ -16,14 +16,11 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hooks"
 )
 
-// credentialsFile is where a terminal's home says how its programs reach the
-// agent.
-const credentialsFile = ".fairlead/mcp.json"
-
 // forCodingAgents declares what runs in terminals.
 func forCodingAgents(c *program.Command) {
 	c.Sub("mcp-bridge", "Gives a coding agent in a terminal the sandbox's tools", mcpBridge)
 	c.Sub("hook", "Tells what a coding agent in a terminal does", hook)
+	c.Sub("plugin", "Makes a program in a terminal a plugin of its session", offerPlugin)
 	c.Sub(agent.ReadDatabase, "Reads the database of a coding agent, for sandbox-agent itself", readDatabase)
 	c.Sub("wiring", "Looks after the settings of a terminal's coding agents", wiring)
 }

@@ -36,6 +36,16 @@ func fromEnvironment(flags protocol.MCPCredentials, getenv func(string) string) 
 	}
 }
 
+// Find returns the credentials of the terminal in which a program runs: its
+// environment's, or those in a file.
+func Find(getenv func(string) string, file string) (protocol.MCPCredentials, error) {
+	found, err := find(fromEnvironment(protocol.MCPCredentials{}, getenv), file)
+	if err == nil && found.SessionID == "" {
+		err = errors.New("bridge: the credentials name no session")
+	}
+	return found, err
+}
+
 // find returns the credentials to begin with: the given ones, with what they lack
 // from the file.
 func find(given protocol.MCPCredentials, file string) (protocol.MCPCredentials, error) {

@@ -3,8 +3,10 @@
 package loopback
 
 import (
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -51,4 +53,43 @@ func (p Ports) Belongs(session protocol.SessionID, port int) (bool, error) {
 	return slices.ContainsFunc(p.Terminals.Running(), func(t terminal.Running) bool {
 		return t.Session == session && t.UID == owner
 	}), nil
+}
+
+// Listens fails unless a program of a user listens on port: with kind not_found
+// when nobody does that can be seen, and forbidden when somebody else does. Uid −1
+// stands for the agent's own user.
+func (p Ports) Listens(uid, port int) error {
+	owner, err := peer.Listener(port)
+	if errors.Is(err, peer.ErrSeveral) {
+		return errForeign(port)
+	}
+	if err != nil {
+		return protocol.Errorf(protocol.KindNotFound, "nothing listens on port %d", port)
+	}
+	return own(uid, owner, port)
+}
+
+// Serves is Listens for a connection that was just made to a port.
+func (p Ports) Serves(uid int, conn net.Conn) error {
+	local, remote := conn.LocalAddr().(*net.TCPAddr), conn.RemoteAddr().(*net.TCPAddr)
+	owner, err := peer.UID(local.AddrPort(), remote.AddrPort())
+	if err != nil { // it wasn't accepted yet
+		return p.Listens(uid, remote.Port)
+	}
+	return own(uid, owner, remote.Port)
+}
+
+// own fails unless owner is the user uid.
+func own(uid, owner, port int) error {
+	if uid < 0 {
+		uid = os.Geteuid()
+	}
+	if owner != uid {
+		return errForeign(port)
+	}
+	return nil
+}
+
+func errForeign(port int) error {
+	return protocol.Errorf(protocol.KindForbidden, "what listens on port %d is not this terminal's", port)
 }

@@ -18,6 +18,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/pluginsocket"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
@@ -64,6 +65,7 @@ type Options struct {
 	Listener  net.Listener // on loopback; Run serves it
 	Terminals Terminals
 	Sessions  Sessions      // nil: nobody asks
+	Plugins   Plugins       // nil: there are none
 	Sets      []toolbox.Set // of tools with one name, the first counts
 	// Peers tell the user at the other end of a connection; nil: only the secret is
 	// checked.
@@ -84,6 +86,11 @@ type features struct {
 // Sessions learn which session of its own a coding agent in a terminal has open.
 type Sessions interface {
 	AgentSession(session protocol.SessionID, pty protocol.PTYID, agent, native string)
+}
+
+// Plugins take what programs of terminals register.
+type Plugins interface {
+	Register(session protocol.SessionID, pty protocol.PTYID, offer pluginsocket.Offer) (pluginsocket.Info, error)
 }
 
 // Server serves MCP. It is safe for concurrent use.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/pluginsocket"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
@@ -42,6 +43,9 @@ func (s *Server) Loopback() http.Handler {
 	add("POST /sessions/{sid}/ptys/{pid}/agent-stopped", true, s.refuseBody, s.agentStopped)
 	add("POST /sessions/{sid}/ptys/{pid}/agent-started", true, s.refuseBody, s.agentReports(s.opts.Terminals.AgentStarted))
 	add("POST /sessions/{sid}/ptys/{pid}/agent-ready", true, s.refuseBody, s.agentReports(s.opts.Terminals.AgentReady))
+	if s.opts.Plugins != nil {
+		add("POST /sessions/{sid}/ptys/{pid}/plugins", true, s.refuseBody, s.registerPlugin)
+	}
 	add("GET /sessions/{sid}/ptys/{pid}/scrollback", true, s.refuseBody, s.scrollback)
 	return mux
 }
@@ -228,6 +232,21 @@ func (s *Server) agentReports(tell func(protocol.SessionID, protocol.PTYID, stri
 		}
 		w.WriteHeader(http.StatusNoContent)
 	}
+}
+
+// registerPlugin takes a port of the terminal's programs for a plugin.
+func (s *Server) registerPlugin(w http.ResponseWriter, r *http.Request, x *exchange) {
+	var offer pluginsocket.Offer
+	err := s.decode(x, w, r, &offer)
+	var plugin pluginsocket.Info
+	if err == nil {
+		plugin, err = s.opts.Plugins.Register(x.caller.Session, x.caller.PTY, offer)
+	}
+	if err != nil {
+		s.refuseBody(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, plugin)
 }
 
 func (s *Server) scrollback(w http.ResponseWriter, _ *http.Request, x *exchange) {
