@@ -36,6 +36,7 @@ func (r *Relay) drain(servers ...*http.Server) {
 	r.chat.Close(ctx)
 	r.pages.Close()    // open streams would delay the servers' shutdown,
 	r.requests.Drain() // and so would event streams
+	r.plugins.Close(ctx)
 	for _, server := range servers {
 		if server.Shutdown(ctx) != nil {
 			server.Close()

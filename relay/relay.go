@@ -31,6 +31,7 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/fleet"
 	"github.com/fairlead/fairlead/relay/internal/hub"
 	"github.com/fairlead/fairlead/relay/internal/pagestream"
+	"github.com/fairlead/fairlead/relay/internal/pluginapi"
 	"github.com/fairlead/fairlead/relay/internal/preview"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
 	"github.com/fairlead/fairlead/relay/internal/reverseproxy"
@@ -76,10 +77,11 @@ type Relay struct {
 
 // shared is what sockets share.
 type shared struct {
-	hubs  *hub.Set
-	chats *chathub.Set
-	chat  *chatapi.API
-	web   *webapp.Desk
+	hubs    *hub.Set
+	chats   *chathub.Set
+	chat    *chatapi.API
+	web     *webapp.Desk
+	plugins *pluginapi.API
 }
 
 // New opens the relay's listeners, so that a busy port or an unreadable key is
@@ -127,6 +129,9 @@ func assemble(cfg Config) *Relay {
 	r.chat = &chatapi.API{
 		Desk: r.web, Hubs: r.chats, Tunnels: r.fleet,
 		Dispatcher: r.dispatcher, Requests: r.requests, Rejects: r.refused, Metrics: chatapi.NewMetrics(r.registry), Log: r.log,
+	}
+	r.plugins = &pluginapi.API{
+		Desk: r.web, Tunnels: r.fleet, Requests: r.requests, Metrics: pluginapi.NewMetrics(r.registry), Log: r.log,
 	}
 	r.connect = &connectproxy.Proxy{Address: cfg.ControlPlaneConnect, Log: r.log}
 	r.ofState()
@@ -289,7 +294,7 @@ func (r *Relay) publicServer() (*http.Server, error) {
 		return nil, err
 	}
 	methods.RefuseOthers()
-	return r.browserServer(closeUnlessUpgraded(r.withTunnels(r.origins.Guard(r.origins.Share(mux))))), nil
+	return r.browserServer(closeUnlessUpgraded(r.withTunnels(r.origins.Guard(r.origins.Share(pluginapi.Front(mux)))))), nil
 }
 
 // browserServer serves handler to browsers. A request that has begun may take

@@ -43,6 +43,7 @@ func (r *Relay) routes(router access.Router) error {
 	}
 	r.origins.AnswerForeign(chatapi.SocketPath, chatapi.ForeignOrigin)
 	r.chat.Register(router)
+	r.plugins.Register(router)
 	r.previews.Register(router)
 	openapi.Register(router)
 	router.HandleFunc("GET /health", r.health)

@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/controlapi"
+	"github.com/fairlead/fairlead/relay/internal/pluginapi"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -133,7 +134,7 @@ func newRouteWorld(t *testing.T) *routeWorld {
 	})
 	must(t, w.relay.keys.Refresh(t.Context()))
 	must(t, w.relay.routes(w.mux))
-	w.handler = w.relay.origins.Guard(w.relay.origins.Share(w.mux))
+	w.handler = w.relay.origins.Guard(w.relay.origins.Share(pluginapi.Front(w.mux)))
 	relaytest.Answer(t, dialler.dial(w.relay.Addresses().Tunnel), w.sandbox)
 	_, err = w.relay.fleet.Wait(t.Context(), relaytest.Sandbox)
 	must(t, err)

@@ -30,7 +30,7 @@ var Floors = []struct {
 }{
 	{F0, []string{
 		"protocol", "protocol/jws", "protocol/bytelog", "protocol/eventlog", "protocol/lease", "protocol/pace", "protocol/audit",
-		"protocol/envseal", "protocol/op", "protocol/op/optest", "protocol/chatsocket",
+		"protocol/envseal", "protocol/op", "protocol/op/optest", "protocol/chatsocket", "protocol/wsframe", "protocol/pluginsocket",
 	}},
 	{F1, []string{
 		"tunnel", "tunnel/internal/...", "tunnel/tunneltest", "tunnel/tunneltest/impair",
@@ -69,7 +69,7 @@ var Floors = []struct {
 	}},
 	{F3, []string{
 		"relay/internal/gateway", "relay/internal/webapp", "relay/internal/chatapi", "relay/internal/controlapi", "relay/internal/sandboxapi",
-		"relay/internal/console/...", "relay/internal/admin", "relay/internal/openapi", "relay/internal/preview",
+		"relay/internal/console/...", "relay/internal/admin", "relay/internal/openapi", "relay/internal/preview", "relay/internal/pluginapi",
 		"sandbox-agent/internal/mcp/...", "sandbox-agent/internal/bridge", "sandbox-agent/internal/tools", "sandbox-agent/internal/files", "sandbox-agent/internal/link",
 		"sandbox-agent/internal/loopback", "sandbox-agent/internal/preview", "sandbox-agent/internal/metrics",
 		"deploy/controlplane/internal/access", "deploy/controlplane/internal/device",
@@ -89,6 +89,7 @@ var Floors = []struct {
 // Sideways are the imports on one floor that are meant.
 var Sideways = []struct{ From, To, Why string }{
 	{"protocol/jws", "protocol/op", "a command carries an operation"},
+	{"protocol/wsframe", "protocol/pluginsocket", "how long a piece may be is agreed on"},
 	{"tunnel/internal/quiclink", "tunnel/internal/carrier", "the interface it implements"},
 	{"tunnel/internal/wsslink", "tunnel/internal/carrier", "the interface it implements"},
 	{"tunnel/tunneltest", "tunnel/internal/carrier", "the interface it implements"},
@@ -101,6 +102,8 @@ var Sideways = []struct{ From, To, Why string }{
 	{"relay/internal/chatapi", "relay/internal/gateway", "its sockets are upgraded there"},
 	{"relay/internal/chatapi", "relay/internal/webapp", "it says who its requests are from"},
 	{"relay/internal/webapp", "relay/internal/gateway", "it has sockets upgraded"},
+	{"relay/internal/pluginapi", "relay/internal/gateway", "its sockets are upgraded there"},
+	{"relay/internal/pluginapi", "relay/internal/webapp", "it says who its sockets are from"},
 	{"relay/internal/hub", "relay/internal/feed", "it shares what a feed keeps"},
 	{"relay/internal/chathub", "relay/internal/agentstream", "it has a stream per conversation"},
 	{"relay/internal/chathub", "relay/internal/chatring", "it shares what a ring keeps"},

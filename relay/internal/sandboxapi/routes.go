@@ -64,6 +64,7 @@ var proxied = map[string]protocol.Capability{
 	"GET /sessions/{sid}/egress/pending":   protocol.CapApprove,
 	"GET /sessions/{sid}/egress/allowlist": protocol.CapApprove,
 	"GET /sessions/{sid}/metrics":          protocol.CapView,
+	"GET /sessions/{sid}/plugins":          protocol.CapPlugins,
 	"GET /sessions/{sid}/browser":          protocol.CapView,
 	"GET /sessions/{sid}/browser/frames":   protocol.CapView,
 }
