@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/evanw/esbuild/pkg/api"
+
+	"github.com/fairlead/fairlead/deploy/program/bundle"
 )
 
 const web = "../web"
@@ -69,7 +71,7 @@ func TestScripts(t *testing.T) {
 		Write:        true,
 		LogLevel:     api.LogLevelSilent,
 	})
-	if err := messages(result.Errors); err != nil {
+	if err := bundle.Failed(result.Errors); err != nil {
 		t.Fatal(err)
 	}
 	var built []string

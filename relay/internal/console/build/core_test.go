@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/evanw/esbuild/pkg/api"
+
+	"github.com/fairlead/fairlead/deploy/program/bundle"
 )
 
 var imported = regexp.MustCompile(`(?m)\b(?:from|import\()\s*'([^']+)'`)
@@ -247,7 +249,7 @@ func TestCoreExample(t *testing.T) {
 		Write:       true,
 		LogLevel:    api.LogLevelSilent,
 	})
-	if err := messages(result.Errors); err != nil {
+	if err := bundle.Failed(result.Errors); err != nil {
 		t.Fatal(err)
 	}
 	run(t, node, filepath.Join(dir, "driver.mjs"))
