@@ -30,6 +30,8 @@ SUITE    := sandbox-agent/internal/mcp/conformance
 WEBCLIENT := deploy/e2e/webclient
 WEBCLIENT_SHA512 := 4dad100e69aea01abb502f3f539cb4f2e002129ef5555214dc36709eb1503072cf7a4ac3d3c103e96320273bf93a6bd69e3cb0796dbc57f2ec42caf62d683904
 DIST     := relay/internal/console/dist
+EXTENSION := deploy/extension/dist
+EXTENDING := $(shell find deploy/extension/web/src deploy/extension/build -type f 2>/dev/null)
 SOURCES  := $(shell find $(WEB)/src $(WEB)/core relay/internal/console/build -type f 2>/dev/null)
 
 # What make test runs of deploy/e2e a second time, the programs built with the
@@ -52,7 +54,7 @@ WIDE := -p $(shell expr 1 + $$(nproc))
 PURE := deploy/checks deploy/checks/changed deploy/checks/locks deploy/controlplane/internal/commands/signing \
         deploy/controlplane/internal/contents deploy/controlplane/internal/contents/tools deploy/controlplane/internal/oauth \
         deploy/controlplane/internal/policy deploy/controlplane/internal/private deploy/controlplane/internal/store \
-        deploy/controlplane/internal/store/db deploy/grafana deploy/program/pause loadtest/internal/usage \
+        deploy/controlplane/internal/store/db deploy/extension/build deploy/grafana deploy/program/bundle deploy/program/pause loadtest/internal/usage \
         protocol protocol/audit protocol/bytelog protocol/chatsocket protocol/envseal protocol/eventlog protocol/lease protocol/op protocol/pace \
         relay/internal/console/build relay/internal/openapi relay/internal/rejects relay/internal/roster relay/internal/turn \
         sandbox-agent/internal/chat/control sandbox-agent/internal/chat/life sandbox-agent/internal/chat/masking \
@@ -71,7 +73,7 @@ FOUND := ^Test(Found|Case)
 dev: build
 	@exec bin/devstack --listen 127.0.0.1:8080
 
-build: $(DIST)/index.html
+build: $(DIST)/index.html $(EXTENSION)/panel/panel.html
 	@mkdir -p bin
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ $(PROGRAMS)
 
@@ -83,6 +85,12 @@ $(WEB)/node_modules/.stamp: $(WEB)/package.json $(WEB)/package-lock.json | tools
 
 $(DIST)/index.html: $(WEB)/node_modules/.stamp $(SOURCES)
 	$(GO) run ./relay/internal/console/build
+	@touch $@
+
+# The browser extension, of the same packages and building blocks, is embedded into
+# the control plane's program, which writes it.
+$(EXTENSION)/panel/panel.html: $(WEB)/node_modules/.stamp $(SOURCES) $(EXTENDING)
+	$(GO) run ./deploy/extension/build
 	@touch $@
 
 # xterm.js without a browser, which the agent's terminal grid is compared with.
@@ -105,10 +113,10 @@ tools:
 	@sh deploy/setup/need.sh go git
 
 # The end-to-end tests are make test's; what this does and for how long, it says.
-check: $(DIST)/index.html
+check: $(DIST)/index.html $(EXTENSION)/panel/panel.html
 	@$(GO) run ./deploy/checks/changed/cmd/check --go $(GO) $(if $(SINCE),--since $(SINCE))
 
-test: $(DIST)/index.html $(ORACLE)/node_modules/.stamp
+test: $(DIST)/index.html $(EXTENSION)/panel/panel.html $(ORACLE)/node_modules/.stamp
 	@sh deploy/setup/need.sh chromium cc postgres curl zsh
 	$(GO) vet ./...
 	@$(MAKE) --no-print-directory -j3 -k -Oline test-packages test-programs test-found test-raced test-pure
@@ -138,12 +146,12 @@ test-raced:
 	$(GO) test -timeout 5m -tags otel -run '^TestOneTraceForEachCommand$$' ./deploy/e2e
 
 # A line for each case in deploy/e2e/README.md, which says what proves it.
-test-security: $(DIST)/index.html
+test-security: $(DIST)/index.html $(EXTENSION)/panel/panel.html
 	@sh deploy/setup/need.sh chromium
 	@$(GO) run ./deploy/checks/battery/cmd/battery --go $(GO) $(if $(LONG),--long)
 
 # The real programs with the race detector, all of it: three times as long.
-race: $(DIST)/index.html
+race: $(DIST)/index.html $(EXTENSION)/panel/panel.html
 	$(GO) test $(RACE) -timeout 40m ./deploy/e2e/...
 
 load: build
@@ -184,7 +192,7 @@ $(AGENTS)/node_modules/.stamp: $(AGENTS)/package.json | tools
 	cd $(AGENTS) && npm install --no-package-lock --no-audit --no-fund --loglevel=error
 	@touch $@
 
-test-agents: $(DIST)/index.html $(AGENTS)/node_modules/.stamp
+test-agents: $(DIST)/index.html $(EXTENSION)/panel/panel.html $(AGENTS)/node_modules/.stamp
 	FAIRLEAD_AGENTS=$(CURDIR)/$(AGENTS) $(GO) test -count=1 -v -timeout 20m ./deploy/e2e -run '^TestReal(Agents|Talk)$$'
 
 # Its pages alone: what else is in the package isn't run.
@@ -193,7 +201,7 @@ $(WEBCLIENT)/package/dist/index.html:
 	@mkdir -p $(WEBCLIENT)
 	cd $(WEBCLIENT) && npm pack --silent @cloudcli-ai/cloudcli@1.36.1 && echo '$(WEBCLIENT_SHA512)  cloudcli-ai-cloudcli-1.36.1.tgz' | sha512sum -c --quiet && tar xzmf cloudcli-ai-cloudcli-1.36.1.tgz
 
-test-webclient: $(DIST)/index.html $(WEBCLIENT)/package/dist/index.html
+test-webclient: $(DIST)/index.html $(EXTENSION)/panel/panel.html $(WEBCLIENT)/package/dist/index.html
 	@sh deploy/setup/need.sh chromium
 	FAIRLEAD_WEB_CLIENT=$(CURDIR)/$(WEBCLIENT)/package $(GO) test -count=1 -v -timeout 5m ./deploy/e2e -run '^TestWebClient$$'
 
@@ -205,11 +213,11 @@ fuzz:
 	    echo "== $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x $$pkg || exit 1; \
 	  done; done
 
-lint: $(DIST)/index.html
+lint: $(DIST)/index.html $(EXTENSION)/panel/panel.html
 	$(GO) vet ./...
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
 	$(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./...
 
 clean:
 	rm -rf bin $(WEBCLIENT) $(WEB)/node_modules $(ORACLE)/node_modules $(SUITE)/node_modules $(AGENTS)/node_modules
-	find $(DIST) -type f ! -name .gitignore -delete
+	find $(DIST) $(EXTENSION) -type f ! -name .gitignore -delete

@@ -21,6 +21,7 @@ func main() {
 		c.Sub("grant", "List and revoke grants", grants)
 		c.Sub("integrations", "List connected accounts and where they are attached", accounts)
 		c.Sub("vault", "Make and rotate the keys of the tokens of connected accounts", vaults)
+		c.Sub("extension", "Write the browser extension", extensions)
 		c.Sub("audit", "Verify the audit logs of sandboxes", audits)
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/fairlead/fairlead/deploy/extension"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
@@ -63,6 +64,13 @@ func TestScripts(t *testing.T) {
 	t.Cleanup(func() { busy.Close() }) // the scripts run in parallel, after this function
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
+		// extension says that the browser extension was built, as make does.
+		Condition: func(cond string) (bool, error) {
+			if cond != "extension" {
+				return false, errors.New("unknown condition " + cond)
+			}
+			return extension.Built(), nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"relay":  fakeRelay,
 			"status": exitStatus,

@@ -1,0 +1,198 @@
+package extension_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/deploy/extension"
+	"github.com/fairlead/fairlead/protocol"
+)
+
+func make1(t testing.TB, opts extension.Options) *extension.Extension {
+	t.Helper()
+	if !extension.Built() {
+		missing(t, "the extension is not built: go run ./deploy/extension/build")
+	}
+	e, err := extension.Make(opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// manifestOf decodes what Chrome reads first.
+func manifestOf(t testing.TB, e *extension.Extension) (m struct {
+	Permissions []string `json:"permissions"`
+	Optional    []string `json:"optional_permissions"`
+	Hosts       []string `json:"host_permissions"`
+	Worker      struct {
+		File string `json:"service_worker"`
+	} `json:"background"`
+	Panel struct {
+		Path string `json:"default_path"`
+	} `json:"side_panel"`
+	Scripts []struct {
+		Matches []string `json:"matches"`
+		JS      []string `json:"js"`
+	} `json:"content_scripts"`
+	Policy struct {
+		Pages string `json:"extension_pages"`
+	} `json:"content_security_policy"`
+}) {
+	t.Helper()
+	if err := json.Unmarshal(e.Files["manifest.json"], &m); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// The panel's manifest asks for what the panel needs, at its relays and nowhere
+// else.
+func TestManifest(t *testing.T) {
+	t.Parallel()
+	e := make1(t, extension.Options{Origins: []string{"https://relay.example", "http://127.0.0.1:8080", "https://relay.example"}})
+	m := manifestOf(t, e)
+	if want := []string{"sidePanel", "storage"}; !slices.Equal(m.Permissions, want) {
+		t.Errorf("permissions are %v, want %v", m.Permissions, want)
+	}
+	if want := []string{"tabs"}; !slices.Equal(m.Optional, want) {
+		t.Errorf("optional permissions are %v, want %v", m.Optional, want)
+	}
+	hosts := []string{"https://relay.example/*", "http://127.0.0.1:8080/*"}
+	if !slices.Equal(m.Hosts, hosts) || len(m.Scripts) != 1 || !slices.Equal(m.Scripts[0].Matches, hosts) {
+		t.Errorf("hosts are %v, and of scripts %v; want %v", m.Hosts, m.Scripts, hosts)
+	}
+	if want := "connect-src 'self' https://relay.example wss://relay.example http://127.0.0.1:8080 ws://127.0.0.1:8080;"; !strings.Contains(m.Policy.Pages, want) {
+		t.Errorf("the policy is %q, want %q in it", m.Policy.Pages, want)
+	}
+	for _, loose := range []string{"unsafe", "*", "data: blob"} {
+		if strings.Contains(m.Policy.Pages, loose) {
+			t.Errorf("the policy has %s: %s", loose, m.Policy.Pages)
+		}
+	}
+	for _, name := range append(m.Scripts[0].JS, m.Worker.File, m.Panel.Path, "config.json") {
+		if e.Files[name] == nil {
+			t.Errorf("there is no %s among %v", name, e.Names())
+		}
+	}
+	// What the worker loads is there, too.
+	for line := range strings.Lines(string(e.Files[m.Worker.File])) {
+		name := strings.Trim(strings.TrimPrefix(line, "import"), " ';./\n")
+		if e.Files[name] == nil {
+			t.Errorf("the worker loads %q", name)
+		}
+	}
+}
+
+// The id is the same on every machine, and follows from the key.
+func TestID(t *testing.T) {
+	t.Parallel()
+	const id = "iiccclfiiimldghpdoopenbcnepmabgb"
+	if e := make1(t, extension.Options{Origins: []string{"http://a"}}); e.ID != id {
+		t.Errorf("the id is %s, want %s: whoever listed it has to list it anew", e.ID, id)
+	}
+	// A key whose id Chrome gave: Chrome's own PDF viewer.
+	const viewer = "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQDN6hM0rsDYGbzQPQfOygqlRtQgKUXMfnSjhIBL7LnReAVBEd7ZmKtyN2qmSasMl4HZpMhVe2rPWVVwBDl6iyNE/Kok6E6v6V3vCLGsOpQAuuNVye/3QxzIldzG/jQAdWZiyXReRVapOhZtLjGfywCvlWq7Sl/e3sbc0vWybSDI2QIDAQAB"
+	if e := make1(t, extension.Options{Origins: []string{"http://a"}, Key: viewer}); e.ID != "mhjfbmdgcfjbbpaeojofohoefgiehjai" {
+		t.Errorf("Chrome's key has the id %s", e.ID)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		opts extension.Options
+		kind protocol.Kind
+		text string
+	}{
+		"pages":              {extension.Options{Parts: []string{"pages"}, Origins: []string{"http://a"}}, protocol.KindUnsupported, "pages isn't built yet"},
+		"one of them":        {extension.Options{Parts: []string{"panel", "sync"}, Origins: []string{"http://a"}}, protocol.KindUnsupported, "sync isn't built yet"},
+		"another part":       {extension.Options{Parts: []string{"panels"}, Origins: []string{"http://a"}}, protocol.KindInvalid, "panel, pages, sync"},
+		"no origin":          {extension.Options{}, protocol.KindInvalid, "origin of a relay"},
+		"a path":             {extension.Options{Origins: []string{"https://a/b"}}, protocol.KindInvalid, "not an origin"},
+		"a user":             {extension.Options{Origins: []string{"https://u@a"}}, protocol.KindInvalid, "not an origin"},
+		"all hosts":          {extension.Options{Origins: []string{"https://*"}}, protocol.KindInvalid, "not an origin"},
+		"more of a policy":   {extension.Options{Origins: []string{"https://a;script-src"}}, protocol.KindInvalid, "not an origin"},
+		"an IPv6 address":    {extension.Options{Origins: []string{"http://[::1]:80"}}, protocol.KindInvalid, "IPv6"},
+		"another scheme":     {extension.Options{Origins: []string{"file://a"}}, protocol.KindInvalid, "not an origin"},
+		"a key that is none": {extension.Options{Origins: []string{"http://a"}, Key: "x"}, protocol.KindInvalid, "key"},
+	} {
+		_, err := extension.Make(test.opts)
+		if err == nil || protocol.KindOf(err) != test.kind || !strings.Contains(err.Error(), test.text) {
+			t.Errorf("%s: %v, want %q", name, err, test.text)
+		}
+	}
+}
+
+// Written twice it is the same, what an earlier version had is gone, and nothing
+// else is.
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	e := make1(t, extension.Options{Origins: []string{"http://a"}})
+	dir := filepath.Join(t.TempDir(), "made", "here")
+	write := func() error { return e.WriteTo(dir) }
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "old.js"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != len(e.Files) {
+		t.Errorf("%d files are there (%v), want %d", len(entries), err, len(e.Files))
+	}
+	if err := os.Mkdir(filepath.Join(dir, "thesis"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := write(); protocol.KindOf(err) != protocol.KindConflict {
+		t.Errorf("a folder with another one in it: %v", err)
+	}
+	home := t.TempDir()
+	if err := os.WriteFile(filepath.Join(home, "thesis.txt"), []byte("years"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.WriteTo(home); protocol.KindOf(err) != protocol.KindConflict {
+		t.Errorf("a folder with something else: %v", err)
+	}
+	if data, err := os.ReadFile(filepath.Join(home, "thesis.txt")); err != nil || string(data) != "years" {
+		t.Errorf("what was there is %q (%v)", data, err)
+	}
+}
+
+func TestZip(t *testing.T) {
+	t.Parallel()
+	e := make1(t, extension.Options{Origins: []string{"http://a"}})
+	first, err := e.Zip()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, err := e.Zip(); err != nil || !bytes.Equal(first, second) {
+		t.Errorf("two archives of the same files differ (%v)", err)
+	}
+	r, err := zip.NewReader(bytes.NewReader(first), int64(len(first)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.File) != len(e.Files) {
+		t.Errorf("%d files are in it, want %d", len(r.File), len(e.Files))
+	}
+	for _, f := range r.File {
+		in, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if data, err := io.ReadAll(in); err != nil || !bytes.Equal(data, e.Files[f.Name]) {
+			t.Errorf("%s isn't what it is unpacked (%v)", f.Name, err)
+		}
+	}
+}

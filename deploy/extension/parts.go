@@ -1,0 +1,149 @@
+package extension
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// A part is what an extension can be made of. A part that isn't built yet has its
+// name alone, so that it can be said.
+type part struct {
+	name  string
+	built bool
+
+	// What it adds to the manifest.
+	permissions []string
+	optional    []string // asked for when the person switches on what needs them
+	panel       string   // page of the side panel
+	content     []string // scripts in the relays' pages
+	worker      string   // module of the service worker
+}
+
+// all are the parts, in the order in which a manifest names what they need.
+var all = []part{
+	{
+		name: "panel", built: true,
+		permissions: []string{"sidePanel", "storage"},
+		optional:    []string{"tabs"}, // addresses of the person's tabs
+		panel:       "panel.html",
+		content:     []string{"content.js"},
+		worker:      "worker.js",
+	},
+	{name: "pages"},
+	{name: "sync"},
+}
+
+// Parts returns the names of all parts, built or not.
+func Parts() []string {
+	var names []string
+	for _, p := range all {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// BuiltParts returns the names of those that are built.
+func BuiltParts() []string {
+	var names []string
+	for _, p := range all {
+		if p.built {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
+
+// choose returns the parts with these names, each once, in their order; all that
+// are built where none is named.
+func choose(names []string) ([]part, error) {
+	if len(names) == 0 {
+		names = BuiltParts()
+	}
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(p part) bool { return p.name == name })
+		if i < 0 {
+			return nil, protocol.Errorf(protocol.KindInvalid, "part %q: want %s", name, strings.Join(Parts(), ", "))
+		}
+		if !all[i].built {
+			return nil, protocol.Errorf(protocol.KindUnsupported, "the part %s isn't built yet: an extension can have %s today", name, strings.Join(BuiltParts(), ", "))
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(p part) bool { return !slices.Contains(names, p.name) }), nil
+}
+
+// minimumChrome has all that the scripts use.
+const minimumChrome = "120"
+
+// manifest returns the manifest of an extension with these parts. What a part
+// doesn't need isn't in it.
+func manifest(parts []part, origins []string, key, version string) map[string]any {
+	if version == "" {
+		version = "1.0.0"
+	}
+	patterns := make([]string, len(origins))
+	for i, origin := range origins {
+		patterns[i] = origin + "/*"
+	}
+	m := map[string]any{
+		"manifest_version":       3,
+		"name":                   "fairlead",
+		"description":            "Claude Code in a sandbox, beside the page: a terminal and a chat.",
+		"version":                version,
+		"key":                    key,
+		"minimum_chrome_version": minimumChrome,
+		"background":             map[string]any{"service_worker": "worker-all.js", "type": "module"},
+		"action":                 map[string]any{"default_title": "fairlead"},
+		"host_permissions":       patterns,
+		"content_security_policy": map[string]any{
+			"extension_pages": policy(origins),
+		},
+	}
+	var permissions, optional, scripts []string
+	for _, p := range parts {
+		permissions, optional, scripts = append(permissions, p.permissions...), append(optional, p.optional...), append(scripts, p.content...)
+		if p.panel != "" {
+			m["side_panel"] = map[string]any{"default_path": p.panel}
+		}
+	}
+	optional = slices.DeleteFunc(optional, func(name string) bool { return slices.Contains(permissions, name) })
+	set := func(name string, list []string) {
+		slices.Sort(list)
+		if list = slices.Compact(list); len(list) > 0 {
+			m[name] = list
+		}
+	}
+	set("permissions", permissions)
+	set("optional_permissions", optional)
+	if len(scripts) > 0 {
+		m["content_scripts"] = []any{map[string]any{"matches": patterns, "js": scripts, "run_at": "document_start"}}
+	}
+	return m
+}
+
+// policy is that of the extension's pages: our own scripts and styles, no markup
+// out of strings, and connections to the relays alone.
+func policy(origins []string) string {
+	connect := "connect-src 'self'"
+	for _, origin := range origins {
+		// "http" in front of the rest makes "ws", "https" "wss".
+		connect += " " + origin + " ws" + strings.TrimPrefix(origin, "http")
+	}
+	return strings.Join([]string{
+		"default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data:", connect,
+		"base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'", "require-trusted-types-for 'script'", "trusted-types 'none'",
+	}, "; ")
+}
+
+// workers returns the service worker: that of each part.
+func workers(parts []part) []byte {
+	var all strings.Builder
+	for _, p := range parts {
+		if p.worker != "" {
+			fmt.Fprintf(&all, "import './%s';\n", p.worker)
+		}
+	}
+	return []byte(all.String())
+}

@@ -1,0 +1,135 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Conversations, type Entry } from './model.ts';
+
+// told makes conversations of entries, which are numbered in order.
+function told(...entries: Omit<Entry, 'id'>[]): Conversations {
+  const chat = new Conversations();
+  entries.forEach((entry, id) => chat.entry({ ...entry, id }));
+  return chat;
+}
+
+const user = (message: string, tabId = 0): Omit<Entry, 'id'> => ({ role: 'user', message, tabId });
+const agent = (type: string, more: Partial<Entry> = {}): Omit<Entry, 'id'> => ({ role: 'agent', type, ...more });
+const rows = (chat: Conversations, id = 0) => chat.tab(id).rows.map(({ kind, text }) => `${kind} ${text}`);
+
+test('a run: the dots from its start to its end', () => {
+  const chat = told(user('go to hn'), agent('agent_start'));
+  assert.ok(chat.thinking(chat.tab(0)));
+  ([agent('tool_use', { tool: 'browser_navigate', input: 'https://hn' }), agent('text_delta', { text: 'The' }), agent('text_delta', { text: 're' })] as Omit<Entry, 'id'>[]).forEach((e, i) => chat.entry({ ...e, id: 2 + i }));
+  assert.equal(chat.tab(0).rows.at(-1)?.live, true);
+  [agent('text', { text: 'There.' }), agent('result', { text: 'There.' }), agent('agent_done')].forEach((e, i) => chat.entry({ ...e, id: 5 + i }));
+  assert.deepEqual(rows(chat), ['user go to hn', 'tool https://hn', 'text There.']);
+  assert.equal(chat.tab(0).rows.at(-1)?.live, undefined);
+  assert.equal(chat.thinking(chat.tab(0)), false);
+  assert.equal(chat.mark, 8);
+});
+
+test('a result that was said already isn’t said twice, one that wasn’t is', () => {
+  assert.deepEqual(rows(told(user('a'), agent('text', { text: 'x' }), agent('tool_use', { input: 'i' }), agent('result', { text: 'x' }))), ['user a', 'text x', 'tool i']);
+  assert.deepEqual(rows(told(user('a'), agent('text', { text: 'x' }), user('b'), agent('result', { text: 'x' }))), ['user a', 'text x', 'user b', 'text x']);
+});
+
+test('a message is there at once, and its entry takes its place', () => {
+  const chat = new Conversations();
+  const row = chat.say('hello ');
+  assert.ok(chat.thinking(chat.shown));
+  chat.answered(row, 'working');
+  chat.entry({ id: 0, ...user('hello') });
+  assert.deepEqual(rows(chat), ['user hello']);
+  assert.ok(chat.thinking(chat.shown), 'until the agent says that it is done');
+  chat.entry({ id: 1, ...agent('agent_start') });
+  chat.entry({ id: 2, ...agent('agent_done') });
+  assert.equal(chat.thinking(chat.shown), false);
+  chat.answered(row, 'refused', 'late');
+  assert.deepEqual(rows(chat), ['user hello'], 'an answer behind the entry changes nothing');
+});
+
+test('equal messages take their places one by one', () => {
+  const chat = new Conversations();
+  chat.say('again');
+  chat.say('again');
+  chat.entry({ id: 0, ...user('again') });
+  assert.equal(chat.shown.rows.filter(({ sending }) => sending !== undefined).length, 1);
+  chat.entry({ id: 1, ...user('again') });
+  assert.deepEqual(chat.shown.rows.map(({ sending }) => sending), [undefined, undefined]);
+});
+
+test('a message of another tab than the one it was written in is found', () => {
+  const chat = new Conversations();
+  chat.say('there');
+  chat.entry({ id: 0, ...user('there', 7) });
+  assert.deepEqual([rows(chat, 0), rows(chat, 7)], [[], ['user there']]);
+});
+
+test('what is refused stays, to be sent again', () => {
+  const chat = new Conversations();
+  const row = chat.say('too much');
+  chat.answered(row, 'refused', 'Queue full (max 5)');
+  assert.equal(chat.thinking(chat.shown), false);
+  assert.deepEqual([row.sending, row.note], ['refused', 'Queue full (max 5)']);
+  chat.take(row);
+  assert.deepEqual(rows(chat), []);
+});
+
+test('events stay in their own tab', () => {
+  const chat = told(user('one', 1), user('two', 2), agent('agent_start', { tabId: 1 }), agent('agent_start', { tabId: 2 }), agent('text', { text: 'of two', tabId: 2 }), agent('agent_done', { tabId: 2 }), agent('text', { text: 'of one', tabId: 1 }));
+  assert.deepEqual(rows(chat, 1), ['user one', 'text of one']);
+  assert.deepEqual(rows(chat, 2), ['user two', 'text of two']);
+  assert.deepEqual([chat.thinking(chat.tab(1)), chat.thinking(chat.tab(2))], [true, false]);
+});
+
+test('the tab that becomes active is shown, and what came elsewhere is marked', () => {
+  const chat = new Conversations();
+  assert.equal(chat.state({ activeTabId: 3, agentStatus: 'idle' }), true);
+  assert.equal(chat.shown.id, 3);
+  chat.entry({ id: 0, ...user('x', 4) });
+  assert.ok(chat.tab(4).unread);
+  chat.show(4);
+  assert.equal(chat.tab(4).unread, false);
+  assert.equal(chat.state({ activeTabId: 3, agentStatus: 'idle' }), false, 'a look elsewhere is the person’s own');
+  assert.equal(chat.shown.id, 4);
+  assert.equal(chat.state({ activeTabId: null }), true);
+});
+
+test('the sandbox’s word on whether it works wins over what was seen', () => {
+  const chat = told(user('x'), agent('agent_start'));
+  chat.state({ agentStatus: 'hung', activeTabId: 0 });
+  assert.ok(chat.tab(0).hung);
+  chat.state({ agentStatus: 'idle', activeTabId: 0 });
+  assert.deepEqual([chat.tab(0).hung, chat.thinking(chat.tab(0))], [false, false]);
+});
+
+test('what comes twice, or without sense, changes nothing', () => {
+  const chat = told(user('a'), agent('text', { text: 'b' }));
+  chat.entry({ id: 0, ...user('a') });
+  chat.entry({ id: 1.5, ...user('z') });
+  chat.entry({ id: -1, ...user('z') });
+  chat.entry({ id: 2, ...agent('something later') });
+  assert.deepEqual(rows(chat), ['user a', 'text b']);
+  assert.equal(chat.mark, 3);
+});
+
+test('an error ends the run and says why', () => {
+  const chat = told(user('a'), agent('agent_start'), agent('agent_error', { error: 'Timed out after 300s' }));
+  assert.deepEqual(rows(chat), ['user a', 'error Timed out after 300s']);
+  assert.equal(chat.thinking(chat.tab(0)), false);
+});
+
+test('rows and tabs have a bound', () => {
+  const chat = new Conversations();
+  for (let id = 0; id < 1_000; id++) chat.entry({ id, ...user(`m${id}`, id < 700 ? 0 : id) });
+  assert.equal(chat.tab(0).rows.length, 500);
+  assert.ok(chat.tab(0).cut);
+  assert.equal(chat.tab(0).rows[0]?.text, 'm200');
+  assert.equal(chat.tab(710).rows.length, 0, 'what is shown nowhere went');
+  assert.equal(chat.tab(999).rows.length, 1);
+});
+
+test('clearing keeps what nobody has yet', () => {
+  const chat = told(user('a', 1), user('b', 2));
+  const row = chat.say('c');
+  chat.clear();
+  assert.deepEqual([rows(chat, 1), rows(chat, 2), chat.shown.rows], [[], [], [row]]);
+  assert.equal(chat.mark, 2);
+});

@@ -1,0 +1,217 @@
+// What the chat shows: the entries that were pushed, in the browser tab that each
+// is about, and what was sent and isn't among them yet. Pure.
+
+export interface Entry {
+  id: number;
+  role: string; // 'user' or 'agent'
+  type?: string;
+  message?: string;
+  text?: string;
+  tool?: string;
+  input?: string;
+  error?: string;
+  reason?: string;
+  tabId?: number | null;
+}
+
+export interface Standing {
+  total?: number; // the id that comes next
+  agentStatus?: string; // of the active tab: 'idle', 'processing' or 'hung'
+  activeTabId?: number | null;
+}
+
+// How a message stands that isn't among the entries yet. Lost: nobody knows
+// whether it arrived.
+export type Sending = 'sending' | 'working' | 'queued' | 'refused' | 'lost';
+
+export interface Row {
+  readonly key: string;
+  readonly kind: 'user' | 'text' | 'tool' | 'error' | 'note';
+  text: string;
+  tool?: string;
+  live?: boolean; // more of it comes
+  sending?: Sending;
+  note?: string;
+}
+
+export interface Tab {
+  readonly id: number;
+  rows: Row[];
+  working: boolean;
+  hung: boolean;
+  unread: boolean;
+  cut: boolean; // older rows aren't shown any more
+}
+
+const mostRows = 500;
+const mostTabs = 64;
+
+export class Conversations {
+  readonly #tabs = new Map<number, Tab>();
+  #mark = 0;
+  #sent = 0;
+  #active = 0;
+  #shown = 0;
+
+  // mark is the first id that hasn't come.
+  get mark(): number {
+    return this.#mark;
+  }
+
+  // active is the tab that the sandbox's browser shows.
+  get active(): number {
+    return this.#active;
+  }
+
+  get shown(): Tab {
+    return this.tab(this.#shown);
+  }
+
+  tab(id: number): Tab {
+    let tab = this.#tabs.get(id);
+    if (tab === undefined) {
+      tab = { id, rows: [], working: false, hung: false, unread: false, cut: false };
+      this.#tabs.set(id, tab);
+      this.#drop();
+    }
+    return tab;
+  }
+
+  // thinking says that the dots are to be seen.
+  thinking(tab: Tab): boolean {
+    return tab.working || tab.rows.some(({ sending }) => sending === 'sending' || sending === 'working');
+  }
+
+  show(id: number): void {
+    this.#shown = id;
+    this.tab(id).unread = false;
+  }
+
+  // state takes how things stand, and says whether another tab is active now.
+  state({ agentStatus, activeTabId }: Standing): boolean {
+    const id = activeTabId ?? 0;
+    const moved = id !== this.#active;
+    this.#active = id;
+    if (moved) this.show(id);
+    const tab = this.tab(id);
+    if (agentStatus !== undefined) {
+      tab.working = agentStatus === 'processing' || agentStatus === 'hung';
+      tab.hung = agentStatus === 'hung';
+      if (!tab.working) this.#settle(tab);
+    }
+    return moved;
+  }
+
+  // entry takes one that was pushed. One that came before is let be: a stream that
+  // was lost may say a thing twice.
+  entry(entry: Entry): void {
+    if (!Number.isSafeInteger(entry.id) || entry.id < this.#mark) return;
+    this.#mark = entry.id + 1;
+    const tab = this.tab(entry.tabId ?? 0);
+    if (entry.role === 'user') this.#heard(tab, entry);
+    else this.#agent(tab, entry);
+    if (tab.id !== this.#shown) tab.unread = true;
+    if (tab.rows.length > mostRows) {
+      tab.rows.splice(0, tab.rows.length - mostRows);
+      tab.cut = true;
+    }
+  }
+
+  // say shows a message at once, before anybody has it.
+  say(text: string): Row {
+    const row: Row = { key: `sent-${++this.#sent}`, kind: 'user', text, sending: 'sending' };
+    this.shown.rows.push(row);
+    return row;
+  }
+
+  answered(row: Row, sending: Sending, note = ''): void {
+    if (row.sending === undefined) return; // its entry was faster
+    row.sending = sending;
+    row.note = note;
+  }
+
+  // take removes a message that didn't arrive, to be sent again.
+  take(row: Row): void {
+    for (const tab of this.#tabs.values()) tab.rows = tab.rows.filter((other) => other !== row);
+  }
+
+  // clear empties every tab, as the sandbox has.
+  clear(): void {
+    for (const tab of this.#tabs.values()) {
+      tab.rows = tab.rows.filter(({ sending }) => sending !== undefined);
+      tab.cut = tab.unread = false;
+    }
+  }
+
+  // The entry of a message takes the place of what was shown before.
+  #heard(tab: Tab, { id, message = '' }: Entry): void {
+    const early = [tab, ...this.#tabs.values()].flatMap(({ rows }) => rows).find((row) => row.sending !== undefined && row.text.trim() === message.trim());
+    if (early !== undefined) this.take(early);
+    this.#end(tab);
+    tab.rows.push({ key: String(id), kind: 'user', text: message });
+    if (early?.sending === 'sending' || early?.sending === 'working') tab.working = true; // until the agent says so itself
+  }
+
+  #agent(tab: Tab, { id, type, text = '', tool = '', input = '', error = '', reason = '' }: Entry): void {
+    const key = String(id);
+    switch (type) {
+      case 'agent_start':
+        tab.working = true;
+        return;
+      case 'text_delta':
+        return this.#grow(tab, key, text);
+      case 'text':
+      case 'result':
+        return this.#whole(tab, key, text);
+      case 'tool_use':
+        this.#end(tab);
+        tab.rows.push({ key, kind: 'tool', tool, text: input });
+        return;
+      case 'agent_done':
+        return this.#done(tab);
+      case 'agent_error':
+        this.#done(tab);
+        tab.rows.push({ key, kind: 'error', text: error });
+        return;
+      case 'security_event':
+        tab.rows.push({ key, kind: 'note', text: reason === '' ? 'Something on the page was held back.' : reason });
+    }
+  }
+
+  #grow(tab: Tab, key: string, text: string): void {
+    const last = tab.rows.at(-1);
+    if (last?.live === true) last.text += text;
+    else tab.rows.push({ key, kind: 'text', text, live: true });
+  }
+
+  // The whole text takes the place of its parts, and comes again as the result.
+  #whole(tab: Tab, key: string, text: string): void {
+    if (text === '') return;
+    const last = tab.rows.filter(({ kind }) => kind === 'text' || kind === 'user').at(-1);
+    if (last?.live === true) last.text = text;
+    else if (last?.kind !== 'text' || last.text !== text) tab.rows.push({ key, kind: 'text', text });
+    this.#end(tab);
+  }
+
+  #end(tab: Tab): void {
+    for (const row of tab.rows) delete row.live;
+  }
+
+  #done(tab: Tab): void {
+    this.#end(tab);
+    tab.working = tab.hung = false;
+    this.#settle(tab);
+  }
+
+  // What counted as being worked on isn't any more.
+  #settle(tab: Tab): void {
+    for (const row of tab.rows) if (row.sending === 'working') delete row.sending;
+  }
+
+  #drop(): void {
+    for (const tab of this.#tabs.values()) {
+      if (this.#tabs.size <= mostTabs) return;
+      if (tab.id !== this.#shown && tab.id !== this.#active && !this.thinking(tab)) this.#tabs.delete(tab.id);
+    }
+  }
+}
