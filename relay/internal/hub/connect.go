@@ -80,6 +80,8 @@ func (h *Hub) serveLink(ctx context.Context, l *link) error {
 // linked starts using a link.
 func (h *Hub) linked(l *link) {
 	h.link = l
+	h.crowd.told = untold
+	h.tellCrowd()
 	h.typing.Expect(l)
 	first := h.feed == nil
 	if !h.lostAt.IsZero() {
@@ -124,6 +126,16 @@ func (h *Hub) linked(l *link) {
 	if l.opened.Head <= l.opened.Offset {
 		h.caughtUp()
 	}
+}
+
+// tellCrowd tells the agent how many sockets there are, unless it knows.
+func (h *Hub) tellCrowd() {
+	n := int(h.crowd.sockets.Load())
+	if h.link == nil || n == h.crowd.told {
+		return
+	}
+	h.crowd.told = n
+	h.send(protocol.Audience{Sockets: n})
 }
 
 // unlinked handles the end of the stream. Viewers see it as waiting, unless

@@ -74,6 +74,7 @@ type Hub struct {
 	shared   atomic.Pointer[feed.Feed] // feed, for the set
 	finished atomic.Bool               // the process is over and nothing new will come; set by feed
 	life     lifecycle
+	crowd    crowd
 
 	// Set by run before ready is closed.
 	feed *feed.Feed
@@ -112,6 +113,7 @@ func newHub(key Key, first *jws.Grant, token string, common common, tunnels agen
 		wants:   wants{of: map[*Viewer]want{}},
 		pacers:  pacers{newest: map[string]*Viewer{}},
 		leading: newLeading(),
+		crowd:   newCrowd(),
 	}
 	h.typing = input.New(h.life.over, metrics.Typing)
 	h.dial.key, h.dial.tunnels, h.dial.log, h.dial.finished = key, tunnels, log, &h.finished
@@ -173,6 +175,8 @@ func (h *Hub) run(ctx context.Context) {
 			}
 		case <-h.typing.Asks():
 			h.heed()
+		case <-h.crowd.changed:
+			h.tellCrowd()
 		case <-h.audience.ended:
 			h.audience.cutEnded()
 		case <-timer.C:

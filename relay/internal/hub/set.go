@@ -182,6 +182,7 @@ func (s *Set) acquire(key Key, grant *jws.Grant, token string) (*shared, error) 
 		clear(t.people)
 	}
 	t.people[grant.Subject]++
+	t.hub.crowd.is(t.refs)
 	return t, nil
 }
 
@@ -291,7 +292,9 @@ func (h *Handle) Release() {
 		if s.held--; s.held == 0 && s.closed {
 			close(s.free)
 		}
-		if t.refs--; t.refs > 0 {
+		t.refs--
+		t.hub.crowd.is(t.refs)
+		if t.refs > 0 {
 			if t.people[h.user]--; t.people[h.user] == 0 {
 				delete(t.people, h.user)
 			}
