@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/lease"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/lifespan"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/transcript"
@@ -56,6 +57,7 @@ type Arbiter struct {
 	control   control
 	sharing   sharing
 	streams   streams
+	audience  lifespan.Audience
 	input     inputQueue
 	size      sizeLimiter
 	flow      flow
@@ -75,14 +77,15 @@ func New(o Options, own *Program) *Arbiter {
 	all, changed := make(streams), make(wakeup, 1)
 	return &Arbiter{
 		o: o, own: own,
-		changed: changed,
-		typing:  make(chan struct{}, 1),
-		stage:   stage{front: own},
-		control: control{lease: lease.New()},
-		streams: all,
-		held:    holding{streams: all, changed: changed},
-		flow:    flow{transcript: o.Transcript, log: o.Log, changed: changed},
-		input:   newInputQueue(),
+		changed:  changed,
+		typing:   make(chan struct{}, 1),
+		stage:    stage{front: own},
+		control:  control{lease: lease.New()},
+		streams:  all,
+		held:     holding{streams: all, changed: changed},
+		audience: lifespan.NewAudience(time.Now()),
+		flow:     flow{transcript: o.Transcript, log: o.Log, changed: changed},
+		input:    newInputQueue(),
 	}
 }
 

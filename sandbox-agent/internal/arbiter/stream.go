@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/pace"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/display"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/grantlist"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/lifespan"
 )
 
 // MaxOutbox bounds the messages that wait for a stream beside the log. A relay that
@@ -32,8 +33,9 @@ const ackSearch = 32
 type Stream struct {
 	// Static after construction.
 	arbiter *Arbiter
-	pacer   pace.Stream // its name where the pace is set
-	wake    wakeup      // there is something for Take
+	pacer   pace.Stream     // its name where the pace is set
+	seats   lifespan.Stream // its name where viewers are counted
+	wake    wakeup          // there is something for Take
 
 	buf []byte // owned by Take: the bytes of the last DATA
 
@@ -67,6 +69,7 @@ func (b *Arbiter) Attach(params protocol.TerminalParams) (*Stream, protocol.Term
 	a := &Stream{
 		arbiter: b,
 		pacer:   b.flow.newStream(),
+		seats:   b.audience.Open(),
 		wake:    make(wakeup, 1),
 		present: make(map[protocol.UserID]int),
 	}
@@ -86,6 +89,7 @@ func (b *Arbiter) Attach(params protocol.TerminalParams) (*Stream, protocol.Term
 		a.post(m)
 	}
 	b.streams[a] = struct{}{}
+	b.Poke() // somebody watches
 	b.o.Transcript.Listen(a.wake)
 	b.flow.gate.Found()
 	b.flow.paced(b.stage.front)
@@ -252,6 +256,8 @@ func (a *Stream) end(leave func(*pace.Gate)) {
 		return
 	}
 	delete(b.streams, a)
+	b.audience.Close(a.seats, time.Now())
+	b.Poke()
 	b.o.Transcript.Forget(a.wake)
 	a.fail(net.ErrClosed)
 	a.keyframe = nil

@@ -65,7 +65,8 @@ func (a attachment) Obey(m protocol.Message) error {
 		a.Resize(m)
 	case protocol.Holder:
 		a.Holder(m)
-	case protocol.Audience: // no terminal ends for want of viewers yet
+	case protocol.Audience:
+		a.Audience(m)
 	case protocol.WantKeyframe:
 		a.WantKeyframe(m.History)
 	case protocol.Pace:

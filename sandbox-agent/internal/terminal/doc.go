@@ -15,15 +15,19 @@
 //   - The transcript owns the log, in memory and on disk, and the places of those
 //     who follow it inside the agent.
 //   - The recorder that runs, under recordings.mu, owns what is recorded.
-//   - The goroutine of keep owns the life of the programs. One goroutine for each
-//     PTY reads it.
+//   - The goroutine of keep owns the life of the programs: when they end, for which
+//     it asks the arbiter who watches, and by which signals (package lifespan). One
+//     goroutine for each PTY reads it.
+//   - A [pty.Pending] owns whether a program that starts with the first byte has
+//     started. To all others it is a PTY with a program from the beginning, so that
+//     nothing else knows of terminals without one.
 //
 // # Lock order
 //
 // Host.secrets.changing before Host.mu before view.mu before recordings.mu before
 // the arbiter's lock before the transcript's before that of counts. Only view.mu
 // is held for long, so whatever a key needs must take the arbiter's lock and the
-// transcript's alone.
+// transcript's alone. A Pending's lock is last, and programs are started without it.
 //
 // # Invariants
 //

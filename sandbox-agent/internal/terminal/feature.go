@@ -38,6 +38,8 @@ func (f Feature) SessionEnded(session protocol.SessionID) error {
 var (
 	started  = prometheus.NewDesc("fairlead_agent_terminals_started_total", "Terminals that were begun, those whose program couldn't be started too.", nil, nil)
 	ended    = prometheus.NewDesc("fairlead_agent_terminals_ended_total", "Terminals of which nothing runs any more.", nil, nil)
+	deserted = prometheus.NewDesc("fairlead_agent_terminals_deserted_total", "Terminals that ended because nobody watched them any more.", nil, nil)
+	waiting  = prometheus.NewDesc("fairlead_agent_terminals_waiting", "Terminals whose programs start with the first byte that is typed.", nil, nil)
 	output   = prometheus.NewDesc("fairlead_agent_terminal_output_bytes_total", "Output of all terminals, as it was logged.", nil, nil)
 	input    = prometheus.NewDesc("fairlead_agent_terminal_input_bytes_total", "Input that was written to the terminals' programs.", nil, nil)
 	refused  = prometheus.NewDesc("fairlead_agent_terminal_input_refused_total", "Input that was not written, by reason.", []string{"reason"}, nil)
@@ -62,6 +64,7 @@ func (f Feature) Collect(out chan<- prometheus.Metric) {
 	}
 	instrument.Count(out, started, now.Started)
 	instrument.Count(out, ended, now.Ended)
+	instrument.Count(out, deserted, now.Deserted)
 	instrument.Count(out, output, now.OutputBytes)
 	instrument.Count(out, input, now.InputBytes)
 	for _, reason := range refusals {
@@ -69,4 +72,5 @@ func (f Feature) Collect(out chan<- prometheus.Metric) {
 	}
 	instrument.Gauge(out, attached, now.Attached)
 	instrument.Gauge(out, paced, now.Paced)
+	instrument.Gauge(out, waiting, now.Waiting)
 }

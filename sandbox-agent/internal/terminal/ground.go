@@ -44,6 +44,12 @@ func (g *ground) start(l pty.Launch) (t *Terminal, err error) {
 		ID: id, CreatorID: p.CreatorID, Command: launch.CommandLine(p, l), Cols: l.Cols, Rows: l.Rows,
 		CreatedAt: time.Now().UnixMilli(), Egress: g.egress, Conversation: p.Conversation,
 	}
+	if p.Spawn == op.SpawnLazy {
+		info.Spawn = string(p.Spawn)
+	}
+	if _, ends := p.OnDetach.After(); ends {
+		info.OnDetach = string(p.OnDetach)
+	}
 	h.counts.started.Add(1)
 	end := func() {
 		h.closeTo(session, id)
@@ -63,7 +69,7 @@ func (g *ground) start(l pty.Launch) (t *Terminal, err error) {
 			return nil, err
 		}
 	}
-	dev, proc, err := h.launch(l)
+	own, err := g.begin(l)
 	if err != nil {
 		if at.tape != nil {
 			err = errors.Join(err, at.tape.Discard())
@@ -71,13 +77,50 @@ func (g *ground) start(l pty.Launch) (t *Terminal, err error) {
 		end()
 		return nil, err
 	}
-	t = newTerminal(session, info, newProgram(dev, proc), at, h.log.With("pty", id))
+	t = newTerminal(session, info, own, at, h.log.With("pty", id))
 	go t.keep(func() { // Shutdown waits for it
 		end()
 		h.noteList(session)
 		h.terminals.Done()
 	})
 	return t, nil
+}
+
+// begin starts the terminal's program, or has it start with the first byte that is
+// typed.
+func (g *ground) begin(l pty.Launch) (*program, error) {
+	if g.create.Spawn == op.SpawnLazy {
+		return newPending(pty.NewPending(l, g)), nil
+	}
+	dev, proc, err := g.host.launch(l)
+	if err != nil {
+		return nil, err
+	}
+	return newProgram(dev, proc), nil
+}
+
+// Launch implements [pty.Starter]: it starts the program of a terminal that has
+// waited for its first byte, with the environment as it is by now.
+func (g *ground) Launch(l pty.Launch) (pty.Device, pty.Child, error) {
+	if g.lent == nil {
+		start, err := g.host.prepare(g.session, g.id, l.Account, g.create)
+		if err != nil {
+			return nil, nil, g.notLaunched(err)
+		}
+		l.Env = start.Env
+	}
+	dev, proc, err := g.host.launch(l)
+	if err != nil {
+		return nil, nil, g.notLaunched(err)
+	}
+	g.host.noteList(g.session)
+	return dev, proc, nil
+}
+
+// notLaunched returns what the terminal says where its program can't be started.
+func (g *ground) notLaunched(err error) error {
+	g.host.log.Warn("a terminal's program can't be started", "pty", g.id, "error", err)
+	return protocol.AsError(err)
 }
 
 // prepare completes how the terminal is started.

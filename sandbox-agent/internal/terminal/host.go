@@ -23,13 +23,6 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/redact"
 )
 
-const (
-	// An ended terminal stays listed, so that a late viewer sees its end: for
-	// keepEnded, and no more than maxEnded of them.
-	keepEnded = 10 * time.Minute
-	maxEnded  = 16
-)
-
 // A Host runs the terminals of one sandbox. It is safe for concurrent use.
 // Errors have kinds: KindNotFound for a terminal that the session doesn't have,
 // KindConflict for an id in use, KindTooMany beyond protocol.MaxPTYs,
@@ -170,9 +163,6 @@ func (h *Host) create(ctx context.Context, on *ground) (protocol.PTYInfo, error)
 	if !protocol.ValidID(on.session) || !protocol.ValidID(on.id) {
 		return protocol.PTYInfo{}, protocol.Errorf(protocol.KindInvalid, "not a session or terminal id")
 	}
-	if _, ends := on.create.OnDetach.After(); ends || on.create.Spawn == op.SpawnLazy {
-		return protocol.PTYInfo{}, protocol.Errorf(protocol.KindUnsupported, "this sandbox knows neither spawn lazy nor on_detach yet")
-	}
 	l, err := h.Setup().Plan(on.create)
 	if err != nil {
 		return protocol.PTYInfo{}, err
@@ -268,18 +258,11 @@ func (h *Host) stale() (stale []*Terminal) {
 	defer h.mu.Unlock()
 	var ended []*Terminal
 	for _, t := range h.listed {
-		switch {
-		case !t.released():
-		case time.Since(t.arbiter.EndedAt()) > keepEnded:
-			stale = append(stale, t)
-		default:
+		if t.released() {
 			ended = append(ended, t)
 		}
 	}
-	if over := len(ended) - maxEnded; over > 0 {
-		slices.SortFunc(ended, func(a, b *Terminal) int { return a.arbiter.EndedAt().Compare(b.arbiter.EndedAt()) })
-		stale = append(stale, ended[:over]...)
-	}
+	stale = surplus(ended, time.Now())
 	for _, t := range stale {
 		delete(h.listed, t.id)
 	}

@@ -3,21 +3,20 @@ package terminal
 import (
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/fairlead/fairlead/sandbox-agent/internal/lifespan"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 )
 
 const (
-	// killAfter is how long a program that was hung up may take to end.
-	killAfter = 3 * time.Second
+	// killAfter is how long what an ended program left may take to end.
+	killAfter = lifespan.KillAfter
 	// drainFor is how long an ended program's output may take to arrive.
 	drainFor = time.Second
-	// hangUpEvery is how often a program that is to end is told so. Bash
-	// overlooks a signal that comes just before it waits for a key.
-	hangUpEvery = 100 * time.Millisecond
 	// sweepEvery is how often leftover processes are looked for.
 	sweepEvery = 50 * time.Millisecond
 	// maxKills bounds the rounds in which leftover processes are killed.
@@ -65,14 +64,14 @@ func (t *Terminal) kill() {
 func (t *Terminal) keep(release func()) {
 	exits := make(chan pty.Exit, 1)
 	go func() { exits <- t.own.Process.Wait() }() // received below
-	deadline := time.NewTimer(t.tick())
+	ending := lifespan.NewEnding(t.created.OnDetach)
+	deadline := time.NewTimer(0)
 	defer deadline.Stop()
 	closing, killing := t.life.closing.c, t.life.killing.c
-	var again, patience <-chan time.Time
 	var left *pty.Exit // the terminal's own program, when it has ended
 	for {
 		if left != nil && t.arbiter.Leave() {
-			t.finish(*left)
+			t.finish(*left, &ending)
 			release()
 			close(t.life.gone)
 			return
@@ -81,26 +80,36 @@ func (t *Terminal) keep(release func()) {
 		case e := <-exits:
 			left = &e
 		case <-t.arbiter.Changed():
-			deadline.Reset(t.tick())
 		case <-deadline.C:
-			deadline.Reset(t.tick())
 		case <-closing:
 			closing = nil
-			again, patience = time.After(hangUpEvery), time.After(killAfter)
-			t.signalAll(syscall.SIGHUP, syscall.SIGCONT)
-		case <-again:
-			again = time.After(hangUpEvery)
-			t.signalAll(syscall.SIGHUP, syscall.SIGCONT)
+			ending.HangUp(time.Now())
 		case <-killing:
 			closing, killing = nil, nil // raised together, and seen in any order
-			patience = time.After(0)
-		case <-patience:
-			// Again until it has ended: what is forked meanwhile escapes one round.
-			again, patience = nil, time.After(sweepEvery)
-			t.life.killing.raise() // sweep need not be patient either
-			t.signalAll(syscall.SIGKILL)
+			ending.Kill(time.Now())
 		}
+		deadline.Reset(t.goOn(&ending))
 	}
+}
+
+// goOn does what is due, sends everything the signals that are, and returns how
+// long until something is again.
+func (t *Terminal) goOn(ending *lifespan.Ending) time.Duration {
+	next, now, begun := t.tick(), time.Now(), ending.Begun()
+	ending.Watch(t.arbiter.Absence())
+	if signals := ending.Signals(now); len(signals) > 0 {
+		if slices.Contains(signals, syscall.SIGKILL) {
+			t.life.killing.raise() // sweep need not be patient either
+		}
+		t.signalAll(signals...)
+	}
+	if !begun && ending.Begun() {
+		t.noteDeserted()
+	}
+	if at, due := ending.Deadline(); due {
+		next = min(next, max(at.Sub(now), 0))
+	}
+	return next
 }
 
 // signalAll sends signals to everything in the terminal, a coding agent too.
@@ -135,8 +144,12 @@ func (t *Terminal) drain(p *program) {
 }
 
 // finish takes what output is left, records the end and clears away what the
-// program left running.
-func (t *Terminal) finish(e pty.Exit) {
+// program left running, no later than the terminal is to be gone.
+func (t *Terminal) finish(e pty.Exit, ending *lifespan.Ending) {
+	if at, begun := ending.KillAt(); begun {
+		late := time.AfterFunc(time.Until(at), t.life.killing.raise)
+		defer late.Stop()
+	}
 	t.drain(t.own)
 	t.addresses.end()
 	t.end(e)

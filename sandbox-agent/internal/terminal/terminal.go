@@ -30,6 +30,7 @@ type Terminal struct {
 	created    op.PTYCreate // as it was asked for
 	hidden     []string     // masked beside the host's secrets
 	log        *slog.Logger
+	counts     *counts
 	own        *program
 	arbiter    *arbiter.Arbiter
 	transcript *transcript.Transcript
@@ -47,8 +48,9 @@ type Terminal struct {
 type program struct {
 	// Static after construction.
 	*arbiter.Program
-	out    *display.Feed
-	reader sync.WaitGroup // of its output
+	pending *pty.Pending // nil: it has started with its terminal
+	out     *display.Feed
+	reader  sync.WaitGroup // of its output
 }
 
 func newProgram(dev pty.Device, proc pty.Child) *program {
@@ -68,13 +70,20 @@ type site struct {
 	rules    arbiter.Options // but for what is known of the terminal alone
 }
 
+// newPending returns a program that starts with the first byte that is typed.
+func newPending(p *pty.Pending) *program {
+	own := newProgram(p, p)
+	own.pending = p
+	return own
+}
+
 // newTerminal returns a Terminal with own. The caller must run keep.
 func newTerminal(session protocol.SessionID, info protocol.PTYInfo, own *program, at site, log *slog.Logger) *Terminal {
 	if at.counts == nil {
 		at.counts = new(counts)
 	}
 	t := &Terminal{
-		session: session, id: info.ID, launched: at.launched, created: at.created, hidden: at.hidden, log: log, own: own,
+		session: session, id: info.ID, launched: at.launched, created: at.created, hidden: at.hidden, log: log, counts: at.counts, own: own,
 		transcript: transcript.New(info.ID, info.Cols, info.Rows, at.spill, log),
 		running:    make(chan struct{}, 1),
 		life: life{
@@ -108,7 +117,20 @@ func (t *Terminal) Read(p protocol.ReadParams) (*transcript.Reading, protocol.Re
 }
 
 // Info returns the terminal as a list shows it.
-func (t *Terminal) Info() protocol.PTYInfo { return t.arbiter.Info() }
+func (t *Terminal) Info() protocol.PTYInfo {
+	info := t.arbiter.Info()
+	info.Waiting = t.waits()
+	return info
+}
+
+// noteDeserted notes that the terminal ends because nobody watches it any more.
+func (t *Terminal) noteDeserted() {
+	t.counts.deserted.Add(1)
+	t.log.Info("terminal ends: nobody watches it any more")
+}
+
+// waits reports whether the terminal's program waits for its first byte.
+func (t *Terminal) waits() bool { return t.own.pending != nil && t.own.pending.Waits() }
 
 // EndSeen reports whether a relay that shows the terminal to somebody was told of its
 // end.

@@ -203,6 +203,13 @@ func (t *Transcript) Head() uint64 {
 	return t.log.Head()
 }
 
+// Held returns how many bytes the log holds in memory.
+func (t *Transcript) Held() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return int(t.log.Head() - t.log.Oldest())
+}
+
 // Size returns the size that is in force.
 func (t *Transcript) Size() (cols, rows int) {
 	t.mu.Lock()
