@@ -314,7 +314,7 @@ func TestBrowser(t *testing.T) {
 		"egress": testEgress, "environment": testEnvironment, "held": testHeld, "long names": testLongNames, "sign in": testSignIn,
 		"file tree": testFileTree, "file transfers": testFileTransfers, "file names": testFileNames, "file rights": testFileRights, "file outages": testFileOutages,
 		"refused for good": testRefusedForGood, "unknown outcome": testUnknownOutcome, "turns": testTurns, "integrations": testIntegrations, "live browser": testLiveBrowser, "chat": testChat,
-		"chat questions": testChatQuestions, "chat messages": testChatMessages, "chat elsewhere": testChatElsewhere,
+		"chat questions": testChatQuestions, "chat messages": testChatMessages, "chat elsewhere": testChatElsewhere, "plugin pages": testPluginPages,
 	} {
 		running.Go(func() {
 			turns <- struct{}{}

@@ -42,6 +42,10 @@ type Options struct {
 	// its own relay doesn't answer. IPv6 addresses are left out: a policy can't
 	// name them.
 	ConnectOrigins []string
+	// PreviewOrigin is the origin below whose host previews are, which the page shows
+	// in frames; empty: there are none. Below localhost every port counts, as relays on
+	// one machine have one each.
+	PreviewOrigin string
 	// Revision is shown in the page's help.
 	Revision string
 }
@@ -53,10 +57,10 @@ func Built() bool {
 }
 
 // Handler returns a handler of GET and HEAD for "/" and the paths below
-// [AssetPrefix]. Every other path is answered 404. It panics for a connect
-// origin that is not one: who reads the configuration checks it.
+// [AssetPrefix]. Every other path is answered 404. It panics for an origin
+// that is not one: who reads the configuration checks it.
 func Handler(opts Options) http.Handler {
-	policy, err := contentPolicy(opts.ConnectOrigins)
+	policy, err := contentPolicy(opts.ConnectOrigins, opts.PreviewOrigin)
 	if err != nil {
 		panic("console: " + err.Error())
 	}
@@ -126,19 +130,30 @@ func newHandler(s site, policy string, opts Options) http.Handler {
 // asciinema-player leave to make elements of strings; the build takes these
 // needs away (build/bundle.go). What remains is that the player's terminal is
 // WebAssembly.
-func contentPolicy(origins []string) (string, error) {
+func contentPolicy(origins []string, previews string) (string, error) {
 	connect := "connect-src 'self'"
 	for _, origin := range origins {
-		u, err := url.Parse(origin)
-		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.Scheme+"://"+u.Host != origin ||
-			strings.ContainsAny(u.Host, "*;, '\"") {
-			return "", fmt.Errorf("%q is not an origin such as https://relay.example", origin)
+		u, err := parseOrigin(origin)
+		if err != nil {
+			return "", err
 		}
 		if strings.HasPrefix(u.Host, "[") {
 			continue // a policy can't name an IPv6 address; "'self'" can be one
 		}
 		// "http" in front of the rest makes "ws", "https" "wss".
 		connect += " " + origin + " ws" + strings.TrimPrefix(origin, "http")
+	}
+	frame := "frame-src 'none'"
+	if previews != "" {
+		u, err := parseOrigin(previews)
+		if err != nil {
+			return "", err
+		}
+		host := u.Host
+		if name := u.Hostname(); strings.HasSuffix(name, ".localhost") {
+			host = name + ":*"
+		}
+		frame = "frame-src " + u.Scheme + "://*." + host
 	}
 	return strings.Join([]string{
 		"default-src 'none'",
@@ -147,12 +162,23 @@ func contentPolicy(origins []string) (string, error) {
 		connect,
 		"img-src 'self' data:",
 		"font-src 'self'",
+		frame,
 		"frame-ancestors 'none'",
 		"base-uri 'none'",
 		"form-action 'none'",
 		"require-trusted-types-for 'script'",
 		"trusted-types 'none'",
 	}, "; "), nil
+}
+
+// parseOrigin parses an origin that a policy can name.
+func parseOrigin(origin string) (*url.URL, error) {
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.Scheme+"://"+u.Host != origin ||
+		strings.ContainsAny(u.Host, "*;, '\"") {
+		return nil, fmt.Errorf("%q is not an origin such as https://relay.example", origin)
+	}
+	return u, nil
 }
 
 // A handler serves files that were all read at the start.

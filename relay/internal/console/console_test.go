@@ -16,7 +16,7 @@ import (
 
 func handlerOf(t *testing.T, files map[string]string, origins ...string) http.Handler {
 	t.Helper()
-	policy, err := contentPolicy(origins)
+	policy, err := contentPolicy(origins, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,8 +174,19 @@ func TestPolicy(t *testing.T) {
 		t.Errorf("the policy is not strict: %s", policy)
 	}
 	for _, origin := range []string{"", "*", "a.example", "ftp://a.example", "https://a.example/", "https://a.example/x", "https://*.example", "https://a.example; script-src *", "https://u@a.example", "https://a example"} {
-		if policy, err := contentPolicy([]string{origin}); err == nil {
+		if policy, err := contentPolicy([]string{origin}, ""); err == nil {
 			t.Errorf("%q gives %s", origin, policy)
+		}
+		if policy, err := contentPolicy(nil, origin); err == nil && origin != "" {
+			t.Errorf("previews below %q: %s", origin, policy)
+		}
+	}
+	for previews, want := range map[string]string{
+		"": "frame-src 'none'; ", "https://previews.example": "frame-src https://*.previews.example; ",
+		"https://previews.example:8443": "frame-src https://*.previews.example:8443; ", "http://preview.localhost:4711": "frame-src http://*.preview.localhost:*; ",
+	} {
+		if policy, err := contentPolicy(nil, previews); err != nil || !strings.Contains(policy, want) {
+			t.Errorf("previews below %q: %s, %v", previews, policy, err)
 		}
 	}
 }

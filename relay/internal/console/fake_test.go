@@ -44,6 +44,7 @@ type fakeRelay struct {
 	board      fakeBoard
 	chromium   fakeChromium
 	chat       fakeChat
+	plugins    fakePlugins
 
 	unknown int                       // so many answers to a change are lost
 	made    map[string]protocol.PTYID // terminals, by the key under which they were asked for
@@ -105,11 +106,14 @@ func newFakeRelay(t testing.TB, more ...string) *fakeRelay {
 	f.registerBoard(mux)
 	f.registerChromium(mux)
 	f.registerChat(mux)
+	previews := f.registerPlugins(t, mux)
 	f.Server = httptest.NewServer(f.front(mux))
 	f.other = httptest.NewServer(f.front(mux))
 	t.Cleanup(f.Server.Close)
 	t.Cleanup(f.other.Close)
-	mux.Handle("/", console.Handler(console.Options{Revision: "test", ConnectOrigins: append([]string{f.URL, f.other.URL}, more...)}))
+	mux.Handle("/", console.Handler(console.Options{
+		Revision: "test", ConnectOrigins: append([]string{f.URL, f.other.URL}, more...), PreviewOrigin: previews,
+	}))
 	return f
 }
 

@@ -82,6 +82,9 @@ func New(opts Options) (*Previews, error) {
 	return p, nil
 }
 
+// Origin returns the origin below whose host previews are, empty if there are none.
+func (p *Previews) Origin() string { return p.opts.Origin }
+
 // Register adds POST /sessions/{sid}/previews, which is served at the public
 // origin.
 func (p *Previews) Register(mux access.Router) {

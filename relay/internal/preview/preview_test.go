@@ -456,3 +456,16 @@ func TestRedirects(t *testing.T) {
 		}
 	}
 }
+
+// In a frame of the console, another site, the cookie counts there alone.
+func TestCookieOfAFrame(t *testing.T) {
+	w := newWorld(t, http.NotFound)
+	_, token := w.grant()
+	resp := w.get(w.post(token, `{"port":3000}`).URL, "Sec-Fetch-Dest", "iframe", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate")
+	if len(resp.Cookies()) != 1 {
+		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
+	}
+	if c := resp.Cookies()[0]; !c.HttpOnly || c.SameSite != http.SameSiteNoneMode || !c.Secure || !c.Partitioned || c.Domain != "" {
+		t.Errorf("cookie %+v", c)
+	}
+}

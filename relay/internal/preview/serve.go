@@ -58,16 +58,25 @@ func (p *Previews) redeem(w http.ResponseWriter, r *http.Request, id string) {
 		p.page(w, r, protocol.Errorf(protocol.KindUnauthenticated, "This link was used before, or is too old. Open the preview again from the console."))
 		return
 	}
-	http.SetCookie(w, &http.Cookie{
-		// Lax, as the first page is opened from the console, another site. It lasts
-		// until the browser closes; the grant decides.
-		Name: p.cookie, Value: cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: p.scheme == "https",
-	})
+	http.SetCookie(w, p.cookieFor(r, cookie))
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Location", start)
 	w.WriteHeader(http.StatusSeeOther)
+}
+
+// cookieFor returns the cookie of a browser that has opened the preview. It lasts
+// until the browser closes; the grant decides. It is Lax, as the first page is
+// opened from the console, another site. In a frame of the console a browser sends
+// no such cookie: there it gets one of its own that counts in frames of that site
+// alone (CHIPS). Browsers take that by plain HTTP below localhost, too.
+func (p *Previews) cookieFor(r *http.Request, value string) *http.Cookie {
+	c := &http.Cookie{Name: p.cookie, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, Secure: p.scheme == "https"}
+	if r.Header.Get("Sec-Fetch-Dest") == "iframe" {
+		c.SameSite, c.Secure, c.Partitioned = http.SameSiteNoneMode, true, true
+	}
+	return c
 }
 
 // show forwards a request to the application.

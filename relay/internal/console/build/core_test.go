@@ -267,8 +267,9 @@ var mayImport = map[string]string{
 	"files":        "ui",
 	"browser":      "ui",
 	"chat":         "ui approvals",
+	"plugins":      "ui",
 	"recordings":   "ui",
-	"page":         "ui integrations agents terminal approvals env files browser chat recordings",
+	"page":         "ui integrations agents terminal approvals env files browser chat plugins recordings",
 	".":            "ui page",
 }
 

@@ -2,7 +2,7 @@
 
 export { backoff } from './backoff.ts';
 export { pause, webPlatform, type Clock, type Platform } from './platform.ts';
-export { closedToOthers, momentary, type AgentStart, type ClientMessage, type ControlState, type LogPart, type Me, type Person, type RecordingInfo, type ServerMessage, type SessionInfo, type TerminalInfo, type Turn, type Viewer } from './protocol.ts';
+export { closedToOthers, momentary, type AgentStart, type ClientMessage, type ControlState, type LogPart, type Me, type Person, type PluginInfo, type RecordingInfo, type ServerMessage, type SessionInfo, type TerminalInfo, type Turn, type Viewer } from './protocol.ts';
 
 export { loginConfig, whoAmI, type Login } from './session/account.ts';
 export { Unsettled } from './session/changes.ts';

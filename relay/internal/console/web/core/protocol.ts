@@ -182,6 +182,13 @@ export interface LogPart {
   to: number;
 }
 
+// A plugin is a program in a terminal that has given its port a name.
+export interface PluginInfo {
+  name: string;
+  pty_id: string;
+  port: number;
+}
+
 export interface RecordingInfo {
   id: string;
   pty_id: string;

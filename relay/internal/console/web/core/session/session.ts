@@ -2,7 +2,7 @@
 // hasn't expired, at the relay in use or at the next one.
 
 import { webPlatform, type Platform } from '../platform.ts';
-import type { AgentStart, LogPart, RecordingInfo, TerminalInfo } from '../protocol.ts';
+import type { AgentStart, LogPart, PluginInfo, RecordingInfo, TerminalInfo } from '../protocol.ts';
 import { obtainGrant } from './account.ts';
 import { Changes } from './changes.ts';
 import { Grants } from './grants.ts';
@@ -86,6 +86,18 @@ export class Session {
 
   async steerAgent(id: string, verb: AgentVerb): Promise<void> {
     await this.change(`${verb} ${id}`, `${terminal(id)}/agent/${verb}`, { method: 'POST' });
+  }
+
+  // plugins are those that run, by name.
+  async plugins(): Promise<PluginInfo[]> {
+    return (await this.get<{ plugins: PluginInfo[] | null }>('/plugins')).plugins ?? [];
+  }
+
+  // preview opens what listens on a port of the sandbox, at an address that is good
+  // once. With the id of a preview it renews that one, under the present grant.
+  async preview(port: number, id?: string): Promise<{ id: string; url: string }> {
+    const body = id === undefined ? { port } : { port, id };
+    return (await (await this.request('/previews', { method: 'POST', body })).json()) as { id: string; url: string };
   }
 
   async recordings(): Promise<RecordingInfo[]> {

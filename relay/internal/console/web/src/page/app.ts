@@ -6,6 +6,7 @@ import { AgentBar } from '../agents/bar.ts';
 import { Approvals } from '../approvals/feed.ts';
 import type { Terminals } from '../chat/elsewhere.ts';
 import { EnvDialog } from '../env/dialog.ts';
+import { Pages, pageOf } from '../plugins/pages.ts';
 import { Recordings } from '../recordings/recordings.ts';
 import { Keybar } from '../terminal/keybar.ts';
 import { Pane } from '../terminal/pane.ts';
@@ -26,6 +27,7 @@ export class App {
   readonly #session: Session;
   readonly #list: TerminalList;
   readonly #panes: Panes;
+  readonly #pages: Pages;
   readonly #actions: Actions;
   readonly #presenter: Presenter;
   readonly #view: View;
@@ -45,8 +47,9 @@ export class App {
     this.#session = new Session({ id: info.id, token, origins });
     this.#list = new TerminalList(this.#session, () => this.#draw());
     this.#panes = new Panes((id) => this.#open(id));
+    this.#pages = new Pages(this.#session, { may: this.#may('plugins'), changed: () => this.#draw() });
     this.#actions = new Actions(this.#session, { shown: () => this.#panes.shown, changed: () => this.#draw() });
-    this.#presenter = new Presenter(this.#list, this.#panes, (capability) => this.#may(capability));
+    this.#presenter = new Presenter(this.#list, this.#panes, this.#pages, (capability) => this.#may(capability));
     this.#view = this.#makeView();
     this.#view.stage.prepend(this.#actions.search.element);
     this.#view.sessions(me.sessions.map(({ id, dashboard }) => ({ id, label: dashboard || id })), info.id);
@@ -82,7 +85,7 @@ export class App {
 
   #makeView(): View {
     return new View({
-      select: (id) => this.#select(id, false),
+      select: (id) => this.#choose(id),
       create: () => void this.#create(),
       close: (id) => void this.#close(id),
       send: (message) => this.#actions.send(message),
@@ -145,6 +148,7 @@ export class App {
     const first = this.#list.find(wanted ?? '') ?? this.#list.running[0] ?? this.#list.all[0];
     if (first === undefined) this.#empty();
     else this.#select(first.id, true);
+    this.#pages.readAgain();
     this.#listen();
   }
 
@@ -169,6 +173,7 @@ export class App {
     }
     this.#panes.shown?.layout(true);
     this.#list.readAgain();
+    this.#pages.readAgain();
   }
 
   #may(capability: string): boolean {
@@ -179,9 +184,21 @@ export class App {
     this.#panes.shown?.screen.focus();
   }
 
+  // choose shows what a tab stands for.
+  #choose(tab: string): void {
+    const page = pageOf(tab);
+    if (page === '') return this.#select(tab, false);
+    card(null);
+    this.#actions.search.close(false);
+    this.#panes.hide();
+    this.#pages.show(page);
+    this.#draw();
+  }
+
   #select(id: string, focus: boolean): void {
     card(null);
     this.#actions.search.close(false);
+    this.#pages.hide();
     this.#panes.show(id);
     tab.set('pty', id);
     if (focus) this.#focus();
@@ -204,7 +221,7 @@ export class App {
       size: (step) => this.#actions.size(step),
       pause: this.#may('agent') ? () => void this.#actions.steerAgent('pause') : undefined,
       relist: () => this.#list.readAgain(),
-      news: () => this.#list.news(this.#panes.shown?.control.count ?? 0),
+      news: () => this.#list.news(this.#panes.shown?.control.count ?? 0, () => this.#pages.readAgain()),
       modify: (data) => this.#keybar.modify(data),
     });
     return pane;
@@ -258,7 +275,7 @@ export class App {
   }
 
   #empty(): void {
-    this.#list.lookOut(() => this.#panes.shown === undefined, (id) => this.#select(id, false));
+    this.#list.lookOut(() => this.#panes.shown === undefined && this.#pages.shown === '', (id) => this.#select(id, false));
     card({
       title: 'No terminal is open',
       text: this.#may('shell') ? 'Open one: everybody in this session can watch it.' : 'Wait until somebody opens one.',

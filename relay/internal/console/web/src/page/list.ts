@@ -64,13 +64,15 @@ export class TerminalList {
     }
   }
 
-  // news: the session has other terminals than before, and so many people heard of
-  // it. What is heard until the list is asked for is answered by it as well.
-  news(viewers: number): void {
+  // news: the session has other terminals, or other plugins, than before, and so
+  // many people heard of it. What is heard until the list is asked for is answered by
+  // it as well. also is called when that is.
+  news(viewers: number, also: () => void): void {
     if (this.#timer !== undefined) return;
     this.#timer = window.setTimeout(() => {
       this.#timer = undefined;
       this.readAgain();
+      also();
     }, Math.random() * Math.min(newsMostMs, viewers * newsPerViewerMs));
   }
 

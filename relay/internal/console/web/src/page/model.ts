@@ -16,6 +16,7 @@ export interface Tab {
   unseen: boolean;
   mine: boolean;
   egress: string; // '' where it connects to any host
+  page: boolean; // a plugin's, which nobody closes here
 }
 
 export interface Person {

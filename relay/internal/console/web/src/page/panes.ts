@@ -37,6 +37,12 @@ export class Panes {
     return pane;
   }
 
+  // hide shows none of them.
+  hide(): void {
+    this.shown?.show(false);
+    this.#shown = null;
+  }
+
   #connect(id: string): Pane {
     if (this.#open.size >= mostOpen) this.#evict();
     const pane = this.make(id);

@@ -8,6 +8,7 @@ import { noShare, shareOf } from '../terminal/share.ts';
 import { font } from '../ui/theme.ts';
 import type { TerminalList } from './list.ts';
 import { agentOf, bannerOf, controlOf, noAgent, noControl, overdue, peopleOf, progressOf, statusOf, titleOf, type Model, type Tab } from './model.ts';
+import { pageTab, type Pages } from '../plugins/pages.ts';
 import type { Panes } from './panes.ts';
 
 // ended reports whether a terminal's program is over, as the list or its own
@@ -21,6 +22,7 @@ export class Presenter {
   constructor(
     private readonly list: TerminalList,
     private readonly panes: Panes,
+    private readonly pages: Pages,
     private readonly may: (capability: string) => boolean,
   ) {}
 
@@ -35,7 +37,11 @@ export class Presenter {
     const names = this.list.labels;
     const tabs = this.#tabs(names);
     const mayCreate = this.may('shell');
-    if (pane === undefined) return { ...nothing, tabs, mayCreate, tools: { ...nothing.tools, typeSize: font().base }, title: titleOf('terminal', approval, undefined, this.called) };
+    if (pane === undefined) {
+      const page = this.pages.shown;
+      const status: Model['status'] = page === '' ? nothing.status : { tone: 'idle', text: 'A plugin’s page' };
+      return { ...nothing, status, tabs, mayCreate, tools: { ...nothing.tools, typeSize: font().base }, title: titleOf(page || 'terminal', approval, undefined, this.called) };
+    }
     const now = Date.now();
     const { terminal, control } = pane;
     const state = terminal.connection;
@@ -71,7 +77,7 @@ export class Presenter {
   }
 
   #tabs(names: Map<string, string>): Tab[] {
-    return this.list.all.map((info) => {
+    const terminals = this.list.all.map((info): Tab => {
       const pane = this.panes.get(info.id);
       return {
         id: info.id,
@@ -82,8 +88,13 @@ export class Presenter {
         unseen: pane?.unseen ?? false,
         mine: pane?.mine ?? false,
         egress: terminalEgress(info.egress),
+        page: false,
       };
     });
+    return [...terminals, ...this.pages.all.map((plugin): Tab => ({
+      id: pageTab(plugin.name), label: plugin.name, hint: `Page of a program in ${names.get(plugin.pty_id) ?? 'a terminal'}`,
+      active: plugin.name === this.pages.shown, ended: false, unseen: false, mine: false, egress: '', page: true,
+    }))];
   }
 
   #requests({ id, control }: Pane): Model['requests'] {

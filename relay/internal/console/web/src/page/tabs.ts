@@ -1,4 +1,5 @@
-// The row of tabs: one for each terminal of the session.
+// The row of tabs: one for each terminal of the session, then one for each page of
+// a plugin.
 
 import { byId, h, icon, keyed, setAttribute, setHidden, setText } from '../ui/dom.ts';
 import type { Tab } from './model.ts';
@@ -27,6 +28,7 @@ export class TabBar {
       element.classList.toggle('ended', tab.ended);
       element.classList.toggle('unseen', tab.unseen);
       element.classList.toggle('mine', tab.mine);
+      element.classList.toggle('page', tab.page);
       setText(button.lastElementChild ?? button, tab.label);
       setAttribute(button, 'title', [tab.hint, tab.egress].filter((text) => text !== '').join(' · '));
       setAttribute(element, 'data-egress', tab.egress || null);
@@ -43,7 +45,7 @@ export class TabBar {
     const close = this.#close;
     const at = tabs.findIndex((tab) => tab.active);
     const tab = tabs[at];
-    setHidden(close, !mayClose || tab === undefined);
+    setHidden(close, !mayClose || tab === undefined || tab.page);
     if (tab === undefined) return;
     close.style.order = String(2 * at + 1);
     setAttribute(close, 'aria-label', `Close ${tab.label}`);
