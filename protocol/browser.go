@@ -360,7 +360,7 @@ type SizeLed struct {
 }
 
 // ListChanged is "terminals_changed": the session's list of terminals, GET
-// /sessions/{sid}/ptys, has changed.
+// /sessions/{sid}/ptys, or of plugins, GET /sessions/{sid}/plugins, has changed.
 type ListChanged struct {
 	Timestamp int64 `json:"timestamp"` // Unix milliseconds
 }

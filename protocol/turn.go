@@ -53,8 +53,8 @@ type ToolsChanged struct {
 func (ToolsChanged) FrameType() FrameType { return FrameTools }
 func (ToolsChanged) check() error         { return nil }
 
-// TerminalsChanged says that the session's list of terminals has changed: one
-// was made, has ended or was closed.
+// TerminalsChanged says that the session's list of terminals has changed, or of
+// plugins: one was made, has ended or was closed, or has another name.
 type TerminalsChanged struct {
 	At int64 `json:"at"` // Unix milliseconds, by the agent's clock
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/pluginsocket"
 )
 
 // fakePlugins are the plugins of the fake relay's sandbox, whose pages are served
@@ -18,7 +19,7 @@ type fakePlugins struct {
 	pages *httptest.Server
 
 	// Guarded by fakeRelay.mu.
-	list     []protocol.PluginInfo
+	list     []pluginsocket.Info
 	previews int   // that were opened
 	renewed  []int // ports whose preview was renewed
 	broken   bool  // no preview can be opened
@@ -44,7 +45,7 @@ func (f *fakeRelay) pagesPort() string {
 }
 
 // plug changes which plugins there are, and says that to everybody.
-func (f *fakeRelay) plug(list ...protocol.PluginInfo) {
+func (f *fakeRelay) plug(list ...pluginsocket.Info) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.plugins.list = list
@@ -59,7 +60,7 @@ func (f *fakeRelay) listPlugins(w http.ResponseWriter, r *http.Request) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	answer(w, http.StatusOK, protocol.PluginList{Plugins: f.plugins.list})
+	answer(w, http.StatusOK, pluginsocket.List{Plugins: f.plugins.list})
 }
 
 func (f *fakeRelay) openPreview(w http.ResponseWriter, r *http.Request) {

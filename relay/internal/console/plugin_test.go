@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/pluginsocket"
 )
 
 // Plugins' pages stand among the terminals' tabs, each on a host of its own, out of
@@ -16,8 +17,8 @@ func testPluginPages(t *testing.T, browser context.Context) {
 	relay := newFakeRelay(t)
 	relay.lifetime = 4 * time.Second
 	relay.give("ut_alice", protocol.CapPlugins)
-	docs := protocol.PluginInfo{Name: "docs", PTYID: "pty_1", Port: 3000}
-	board := protocol.PluginInfo{Name: "board_with-a-long-name", PTYID: "pty_1", Port: 4000}
+	docs := pluginsocket.Info{Name: "docs", PTYID: "pty_1", Port: 3000}
+	board := pluginsocket.Info{Name: "board_with-a-long-name", PTYID: "pty_1", Port: 4000}
 	relay.plug(docs)
 	const (
 		frameOf  = `document.querySelector('[data-testid="page-%s"]')`

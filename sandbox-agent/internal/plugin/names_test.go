@@ -55,6 +55,9 @@ func TestRegister(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tt.what, got, tt.want)
 		}
 	}
+	if got := w.news.Load(); got != 4 {
+		t.Errorf("those who watch heard of it %d times", got)
+	}
 	if got := fmt.Sprint(w.known.list(session)); got != "{[{a pty_1 3} {b pty_2 2}]}" {
 		t.Error(got)
 	}

@@ -25,6 +25,8 @@ type Ports interface {
 type Terminals interface {
 	// UID returns the user of a terminal; false when there is no such terminal.
 	UID(session protocol.SessionID, pty protocol.PTYID) (int, bool)
+	// NoteList tells those who watch the session's terminals that it has other plugins.
+	NoteList(session protocol.SessionID)
 }
 
 // A registry knows which terminal has which name, and looks at ports.
@@ -57,6 +59,7 @@ func (r *registry) register(session protocol.SessionID, pty protocol.PTYID, offe
 	if err := r.claim(session, offer.Name, &entry{pty, uid, offer.Port}); err != nil {
 		return info, err
 	}
+	r.terminals.NoteList(session)
 	return pluginsocket.Info{Name: offer.Name, PTYID: pty, Port: offer.Port}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -37,6 +38,8 @@ type world struct {
 	t     *testing.T
 	users map[protocol.PTYID]int // of terminals
 	ports map[int]int            // who listens
+
+	news atomic.Int32 // how often there were other plugins to list
 
 	calls chan net.Conn // connections to plugins
 }
@@ -63,6 +66,9 @@ func (w *world) UID(s protocol.SessionID, pty protocol.PTYID) (int, bool) {
 	uid, ok := w.users[pty]
 	return uid, ok
 }
+
+// NoteList implements [Terminals].
+func (w *world) NoteList(protocol.SessionID) { w.news.Add(1) }
 
 // Owns implements [Ports].
 func (w *world) Owns(port int) bool { return port == 9000 }

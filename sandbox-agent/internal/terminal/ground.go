@@ -80,7 +80,7 @@ func (g *ground) start(l pty.Launch) (t *Terminal, err error) {
 	t = newTerminal(session, info, own, at, h.log.With("pty", id))
 	go t.keep(func() { // Shutdown waits for it
 		end()
-		h.noteList(session)
+		h.NoteList(session)
 		h.terminals.Done()
 	})
 	return t, nil
@@ -113,7 +113,7 @@ func (g *ground) Launch(l pty.Launch) (pty.Device, pty.Child, error) {
 	if err != nil {
 		return nil, nil, g.notLaunched(err)
 	}
-	g.host.noteList(g.session)
+	g.host.NoteList(g.session)
 	return dev, proc, nil
 }
 

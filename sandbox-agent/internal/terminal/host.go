@@ -178,7 +178,7 @@ func (h *Host) create(ctx context.Context, on *ground) (protocol.PTYInfo, error)
 		return protocol.PTYInfo{}, protocol.AsError(err)
 	}
 	h.catchUp(t)
-	h.noteList(on.session)
+	h.NoteList(on.session)
 	return t.Info(), nil
 }
 
@@ -335,7 +335,7 @@ func (h *Host) forget(t *Terminal) {
 	h.mu.Unlock()
 	if listed { // else somebody else does
 		t.transcript.Discard()
-		h.noteList(t.session)
+		h.NoteList(t.session)
 	}
 }
 

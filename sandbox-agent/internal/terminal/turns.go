@@ -85,9 +85,9 @@ func (h *Host) NoteTools(session protocol.SessionID, id protocol.PTYID, before, 
 	}
 }
 
-// noteList tells everybody who watches a terminal of session that these are
-// others than before.
-func (h *Host) noteList(session protocol.SessionID) {
+// NoteList tells everybody who watches a terminal of session that there is something
+// else to list than before: terminals, or plugins of their programs.
+func (h *Host) NoteList(session protocol.SessionID) {
 	m := protocol.TerminalsChanged{At: time.Now().UnixMilli()}
 	for _, t := range h.of(session) {
 		t.arbiter.Note(m)
