@@ -227,6 +227,17 @@ func (s *Stack) tool(ctx context.Context, name string, args ...string) ([]byte, 
 	return out, nil
 }
 
+// makeExtension has the browser extension written into the state directory, for
+// the stack's relays.
+func (s *Stack) makeExtension(ctx context.Context) (*readyExtension, error) {
+	out, err := s.tool(ctx, "controlplane", "extension",
+		"--out", filepath.Join(s.cfg.StateDir, "extension"), "--origins", strings.Join(origins(s.public, 0), ","), "--json")
+	if err != nil {
+		return nil, err
+	}
+	return decodeExtension(out)
+}
+
 // awaitConnected waits until as many relays report the sandbox as it keeps
 // tunnels.
 func (s *Stack) awaitConnected(ctx context.Context, sb *sandbox) error {

@@ -137,8 +137,8 @@ func (s *Stack) startRelay(ctx, children context.Context, i int) error {
 		if n := s.cfg.SocketsPerPerson; n > 0 {
 			args = append(args, "--sockets-per-person", strconv.Itoa(n))
 		}
-		if len(s.cfg.ExtensionIDs) > 0 {
-			args = append(args, "--extension-ids", strings.Join(s.cfg.ExtensionIDs, ","))
+		if ids := s.extension.among(s.cfg.ExtensionIDs); len(ids) > 0 {
+			args = append(args, "--extension-ids", strings.Join(ids, ","))
 		}
 		if len(s.public) > 1 { // alone it knows its own
 			args = append(args, "--public-origins", strings.Join(origins(s.public, i), ","))

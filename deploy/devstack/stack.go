@@ -63,6 +63,7 @@ type Stack struct {
 	controlPlane *child
 	cpReady      controlPlaneReady
 	public       []string // addresses of the relays' public listeners, or port 0
+	extension    *readyExtension
 	relays       []*relay
 	sandboxes    []*sandbox
 	files        []string // directories that go with a temporary stack
@@ -185,6 +186,9 @@ func (s *Stack) start(ctx, children context.Context) error {
 	if s.public, err = publicAddresses(s.cfg.Listen, s.cfg.Relays); err != nil {
 		return err
 	}
+	if s.extension, err = s.makeExtension(ctx); err != nil {
+		s.say("no browser extension: %v", err) // the programs were built without it
+	}
 	for i := range s.cfg.Relays {
 		if err := s.startRelay(ctx, children, i); err != nil {
 			return err
@@ -256,6 +260,9 @@ func (s *Stack) welcome() {
 	if s.cfg.People > 0 {
 		fmt.Fprintf(out, "So may p1 to p%d, whose tokens are in the ready file.\n", s.cfg.People)
 	}
+	if s.extension != nil {
+		fmt.Fprintf(out, "The browser extension is in %s (\"Load unpacked\" on chrome://extensions).\n", s.extension.Dir)
+	}
 	fmt.Fprintf(out, "Logs are in %s. Ctrl-C ends everything.\n\n", s.logs)
 }
 
@@ -268,6 +275,7 @@ type readyStack struct {
 	SessionID    protocol.SessionID   `json:"session_id"`
 	PTYID        protocol.PTYID       `json:"pty_id"`
 	Users        map[string]readyUser `json:"users"`
+	Extension    *readyExtension      `json:"extension,omitempty"` // none: it wasn't built
 }
 
 type readyControlPlane struct {
@@ -320,6 +328,7 @@ func (s *Stack) writeReady() error {
 		SessionID:    s.sandboxes[0].Session,
 		PTYID:        s.sandboxes[0].pty,
 		Users:        map[string]readyUser{},
+		Extension:    s.extension,
 	}
 	for _, r := range s.relays {
 		ready.Relays = append(ready.Relays, readyRelay{r.ready.URL, r.ready.Tunnel, r.ready.AdminURL, r.child().pid.Load(), r.ready.PreviewURL})

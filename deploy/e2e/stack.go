@@ -41,6 +41,10 @@ type Ready struct {
 		ID    protocol.UserID `json:"id"`
 		Token string          `json:"token"`
 	} `json:"users"`
+	Extension struct {
+		ID  string `json:"id"`
+		Dir string `json:"dir"`
+	} `json:"extension"` // empty: it wasn't built
 }
 
 // User returns a user at the first relay.

@@ -119,7 +119,7 @@ func TestChat(t *testing.T) {
 			alice.untilText("chat-rows", "what is new")
 			alice.until(`document.querySelector('[data-testid=chat-dots]').checkVisibility()`)
 			relay.until(t, "the message, and no address of hers", func() bool {
-				return len(relay.commands) == 1 && relay.commands[0]["message"] == "what is new on hn?" && len(relay.commands[0]) == 1
+				return len(relay.commands) == 1 && relay.commands[0]["message"] == "what is new on hn?" && relay.commands[0]["activeTabUrl"] == nil
 			})
 			relay.say(
 				agentSays(1, "tool_use", map[string]any{"tool": "browser_navigate", "input": "https://news.ycombinator.com"}),

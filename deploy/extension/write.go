@@ -33,7 +33,10 @@ func (e *Extension) WriteTo(dir string) error {
 	return nil
 }
 
-const manifestName = "manifest.json"
+const (
+	manifestName = "manifest.json"
+	chromesOwn   = "_metadata" // a folder that Chrome may leave in an extension
+)
 
 // clear empties a folder that an extension was written to before.
 func clear(dir string) error {
@@ -48,12 +51,12 @@ func clear(dir string) error {
 		return protocol.Errorf(protocol.KindConflict, "%s holds something that is no extension", dir)
 	}
 	for _, entry := range entries {
-		if entry.IsDir() {
+		if entry.IsDir() && entry.Name() != chromesOwn {
 			return protocol.Errorf(protocol.KindConflict, "%s holds a folder %s, so it is not one of our extensions", dir, entry.Name())
 		}
 	}
 	for _, entry := range entries {
-		err = errors.Join(err, os.Remove(filepath.Join(dir, entry.Name())))
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, entry.Name())))
 	}
 	return err
 }

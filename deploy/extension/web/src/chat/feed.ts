@@ -1,7 +1,7 @@
 // The chat's connection: entries are pushed by one stream for all browser tabs,
 // what the person does is a request each.
 
-import { ApiError, call, Follow, type Platform, type Session } from '@fairlead/core';
+import { ApiError, backoff, call, Follow, pause, type Platform, type Session } from '@fairlead/core';
 import { Conversations, type Entry, type Row, type Standing } from './model.ts';
 
 // A BrowserTab is one of the sandbox's Chromium.
@@ -22,6 +22,9 @@ export interface FeedHooks {
 
 // What tells that the tabs may be others now. Many such come at once.
 const gatherMs = 300;
+// The relay has a message carried out for 30 s at most.
+const answerMs = 35_000;
+const mostTries = 20;
 const telling = new Set(['tool_use', 'result', 'agent_done', 'agent_error']);
 
 export class Feed {
@@ -72,6 +75,8 @@ export class Feed {
       if (telling.has(entry.type ?? '')) this.refresh();
     } else if (name === 'state') {
       if (this.chat.state(value as Standing)) this.refresh();
+    } else if (name === 'gap') {
+      this.chat.gap();
     } else {
       return;
     }
@@ -79,24 +84,38 @@ export class Feed {
   }
 
   // say sends a message, which is shown before anybody has it.
-  async say(text: string): Promise<void> {
-    const row = this.chat.say(text);
-    this.hooks.changed();
-    const address = this.hooks.address();
-    try {
-      const { queued, position } = await this.#post<{ queued?: boolean; position?: number }>('/sidebar-command', { message: text, ...(address === undefined ? {} : { activeTabUrl: address }) });
-      this.chat.answered(row, queued === true ? 'queued' : 'working', queued === true ? `Number ${position ?? '?'} in line` : '');
-    } catch (error) {
-      const lost = error instanceof ApiError && error.unknown;
-      this.chat.answered(row, lost ? 'lost' : 'refused', lost ? 'Nobody knows whether this arrived' : reason(error));
-    }
-    this.hooks.changed();
+  say(text: string): Promise<void> {
+    return this.#send(this.chat.say(text, this.platform.uuid()));
   }
 
-  // again sends a message anew that didn't arrive.
-  async again(row: Row): Promise<void> {
+  // again sends a message anew that didn't arrive. One that may have arrived keeps
+  // its name, so that it is done once.
+  again(row: Row): Promise<void> {
     this.chat.take(row);
-    await this.say(row.text);
+    return this.#send(this.chat.say(row.text, row.sending === 'lost' && row.name !== undefined ? row.name : this.platform.uuid()));
+  }
+
+  // send asks by the message's name until somebody knows what became of it.
+  async #send(row: Row): Promise<void> {
+    this.hooks.changed();
+    const address = this.hooks.address();
+    const where = address !== undefined ? { activeTabUrl: address } : this.chat.shown.id > 0 ? { tabId: this.chat.shown.id } : {};
+    for (let tries = 0; ; tries++) {
+      try {
+        const { queued, position } = await this.#post<{ queued?: boolean; position?: number }>('/sidebar-command', { message: row.text, ...where }, row.name);
+        this.chat.answered(row, queued === true ? 'queued' : 'working', queued === true ? `Number ${position ?? '?'} in line` : '');
+        break;
+      } catch (error) {
+        const unknown = error instanceof ApiError && (error.unknown || error.status === 503);
+        if (unknown && tries < mostTries && row.sending === 'sending' && !this.#stopped) {
+          await pause(this.platform.clock, backoff(tries, this.platform.random()));
+          continue;
+        }
+        this.chat.answered(row, unknown ? 'lost' : 'refused', unknown ? 'Nobody knows whether this arrived' : reason(error));
+        break;
+      }
+    }
+    this.hooks.changed();
   }
 
   drop(row: Row): void {
@@ -105,12 +124,13 @@ export class Feed {
   }
 
   async halt(): Promise<void> {
-    await this.#tried(this.#post('/sidebar-agent/stop', { tabId: this.chat.shown.id }));
+    await this.#tried(this.#post('/sidebar-agent/stop', this.chat.shown.id > 0 ? { tabId: this.chat.shown.id } : {}));
   }
 
   async clear(): Promise<void> {
-    if (!(await this.#tried(this.#post('/sidebar-chat/clear', {})))) return;
-    this.chat.clear();
+    const { shown } = this.chat;
+    if (!(await this.#tried(this.#post('/sidebar-chat/clear', shown.id > 0 ? { tabId: shown.id } : {})))) return;
+    this.chat.clear(shown);
     this.hooks.changed();
   }
 
@@ -140,8 +160,8 @@ export class Feed {
     }
   }
 
-  async #post<T>(path: string, body: unknown): Promise<T> {
-    const answer = await this.session.ask((origin, grant) => call(origin + path, { method: 'POST', bearer: grant, body }, this.platform));
+  async #post<T>(path: string, body: unknown, key = this.platform.uuid()): Promise<T> {
+    const answer = await this.session.ask((origin, grant) => call(origin + path, { method: 'POST', bearer: grant, body, key, ms: answerMs }, this.platform));
     return (await answer.json()) as T;
   }
 

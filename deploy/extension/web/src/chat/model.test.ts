@@ -32,7 +32,7 @@ test('a result that was said already isn’t said twice, one that wasn’t is', 
 
 test('a message is there at once, and its entry takes its place', () => {
   const chat = new Conversations();
-  const row = chat.say('hello ');
+  const row = chat.say('hello ', 'n');
   assert.ok(chat.thinking(chat.shown));
   chat.answered(row, 'working');
   chat.entry({ id: 0, ...user('hello') });
@@ -47,8 +47,8 @@ test('a message is there at once, and its entry takes its place', () => {
 
 test('equal messages take their places one by one', () => {
   const chat = new Conversations();
-  chat.say('again');
-  chat.say('again');
+  chat.say('again', 'n');
+  chat.say('again', 'n');
   chat.entry({ id: 0, ...user('again') });
   assert.equal(chat.shown.rows.filter(({ sending }) => sending !== undefined).length, 1);
   chat.entry({ id: 1, ...user('again') });
@@ -57,14 +57,14 @@ test('equal messages take their places one by one', () => {
 
 test('a message of another tab than the one it was written in is found', () => {
   const chat = new Conversations();
-  chat.say('there');
+  chat.say('there', 'n');
   chat.entry({ id: 0, ...user('there', 7) });
   assert.deepEqual([rows(chat, 0), rows(chat, 7)], [[], ['user there']]);
 });
 
 test('what is refused stays, to be sent again', () => {
   const chat = new Conversations();
-  const row = chat.say('too much');
+  const row = chat.say('too much', 'n');
   chat.answered(row, 'refused', 'Queue full (max 5)');
   assert.equal(chat.thinking(chat.shown), false);
   assert.deepEqual([row.sending, row.note], ['refused', 'Queue full (max 5)']);
@@ -128,8 +128,36 @@ test('rows and tabs have a bound', () => {
 
 test('clearing keeps what nobody has yet', () => {
   const chat = told(user('a', 1), user('b', 2));
-  const row = chat.say('c');
-  chat.clear();
-  assert.deepEqual([rows(chat, 1), rows(chat, 2), chat.shown.rows], [[], [], [row]]);
+  const row = chat.say('c', 'n');
+  chat.clear(chat.shown);
+  chat.clear(chat.tab(1));
+  assert.deepEqual([rows(chat, 1), rows(chat, 2), chat.shown.rows], [[], ['user b'], [row]]);
   assert.equal(chat.mark, 2);
+});
+
+test('what somebody else has cleared goes here, too', () => {
+  const chat = told(user('a', 1), user('b', 2), user('c', 1));
+  const row = chat.say('d', 'n');
+  chat.state({ activeTabId: 0, availableFrom: 2 });
+  assert.deepEqual([rows(chat, 1), rows(chat, 2), chat.shown.rows], [['user c'], [], [row]]);
+});
+
+test('each tab is known to be at work, or not', () => {
+  const chat = told(user('a', 1), agent('agent_start', { tabId: 1 }), user('b', 2), agent('agent_start', { tabId: 2 }));
+  chat.state({ activeTabId: 1, agentStatus: 'processing', tabs: [{ id: 1, agentStatus: 'processing' }, { id: 3, agentStatus: 'hung' }] });
+  assert.deepEqual([1, 2].map((id) => chat.thinking(chat.tab(id))), [true, false], 'the end of 2 was missed');
+});
+
+test('a question stands until it is answered, or nobody waits', () => {
+  const asked = [user('a'), agent('permission_request', { tool: 'Bash', input: 'ls', requestId: 'r1' })];
+  assert.deepEqual(rows(told(...asked)), ['user a', 'question ls']);
+  assert.deepEqual(rows(told(...asked, agent('permission_cancelled', { requestId: 'r2' }))), ['user a', 'question ls']);
+  assert.deepEqual(rows(told(...asked, agent('permission_cancelled', { requestId: 'r1' }))), ['user a']);
+  assert.deepEqual(rows(told(...asked, agent('agent_done'))), ['user a']);
+});
+
+test('what is missing is said', () => {
+  const chat = told(user('a', 1));
+  chat.gap();
+  assert.ok(chat.tab(1).cut);
 });

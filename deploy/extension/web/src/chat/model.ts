@@ -11,13 +11,15 @@ export interface Entry {
   input?: string;
   error?: string;
   reason?: string;
+  requestId?: string; // of a question, and of its answer
   tabId?: number | null;
 }
 
 export interface Standing {
-  total?: number; // the id that comes next
   agentStatus?: string; // of the active tab: 'idle', 'processing' or 'hung'
   activeTabId?: number | null;
+  tabs?: { id: number; agentStatus: string }[]; // in which something runs
+  availableFrom?: number; // the oldest entry that is held: what is older was cleared
 }
 
 // How a message stands that isn't among the entries yet. Lost: nobody knows
@@ -26,12 +28,15 @@ export type Sending = 'sending' | 'working' | 'queued' | 'refused' | 'lost';
 
 export interface Row {
   readonly key: string;
-  readonly kind: 'user' | 'text' | 'tool' | 'error' | 'note';
+  readonly kind: 'user' | 'text' | 'tool' | 'error' | 'note' | 'question';
+  readonly id?: number; // of its entry
+  readonly request?: string; // of a question that is open
   text: string;
   tool?: string;
   live?: boolean; // more of it comes
   sending?: Sending;
   note?: string;
+  name?: string; // under which it is sent, and sent again: it runs once
 }
 
 export interface Tab {
@@ -88,18 +93,30 @@ export class Conversations {
   }
 
   // state takes how things stand, and says whether another tab is active now.
-  state({ agentStatus, activeTabId }: Standing): boolean {
+  state({ agentStatus, activeTabId, tabs, availableFrom = 0 }: Standing): boolean {
     const id = activeTabId ?? 0;
     const moved = id !== this.#active;
     this.#active = id;
     if (moved) this.show(id);
-    const tab = this.tab(id);
-    if (agentStatus !== undefined) {
-      tab.working = agentStatus === 'processing' || agentStatus === 'hung';
-      tab.hung = agentStatus === 'hung';
-      if (!tab.working) this.#settle(tab);
+    this.tab(id);
+    const status = new Map(tabs?.map((tab) => [tab.id, tab.agentStatus]));
+    if (agentStatus !== undefined) status.set(id, agentStatus);
+    for (const tab of this.#tabs.values()) {
+      if (tabs !== undefined || status.has(tab.id)) this.#stand(tab, status.get(tab.id) ?? 'idle');
+      tab.rows = tab.rows.filter((row) => row.id === undefined || row.id >= availableFrom);
     }
     return moved;
+  }
+
+  #stand(tab: Tab, status: string): void {
+    tab.working = status === 'processing' || status === 'hung';
+    tab.hung = status === 'hung';
+    if (!tab.working) this.#settle(tab);
+  }
+
+  // gap: entries are missing, which are held no longer.
+  gap(): void {
+    for (const tab of this.#tabs.values()) tab.cut = true;
   }
 
   // entry takes one that was pushed. One that came before is let be: a stream that
@@ -118,8 +135,9 @@ export class Conversations {
   }
 
   // say shows a message at once, before anybody has it.
-  say(text: string): Row {
-    const row: Row = { key: `sent-${++this.#sent}`, kind: 'user', text, sending: 'sending' };
+  // name is what it is sent under.
+  say(text: string, name: string): Row {
+    const row: Row = { key: `sent-${++this.#sent}`, kind: 'user', text, sending: 'sending', name };
     this.shown.rows.push(row);
     return row;
   }
@@ -135,12 +153,10 @@ export class Conversations {
     for (const tab of this.#tabs.values()) tab.rows = tab.rows.filter((other) => other !== row);
   }
 
-  // clear empties every tab, as the sandbox has.
-  clear(): void {
-    for (const tab of this.#tabs.values()) {
-      tab.rows = tab.rows.filter(({ sending }) => sending !== undefined);
-      tab.cut = tab.unread = false;
-    }
+  // clear empties a tab, as the sandbox has.
+  clear(tab: Tab): void {
+    tab.rows = tab.rows.filter(({ sending }) => sending !== undefined);
+    tab.cut = tab.unread = false;
   }
 
   // The entry of a message takes the place of what was shown before.
@@ -148,12 +164,12 @@ export class Conversations {
     const early = [tab, ...this.#tabs.values()].flatMap(({ rows }) => rows).find((row) => row.sending !== undefined && row.text.trim() === message.trim());
     if (early !== undefined) this.take(early);
     this.#end(tab);
-    tab.rows.push({ key: String(id), kind: 'user', text: message });
+    tab.rows.push({ key: String(id), id, kind: 'user', text: message });
     if (early?.sending === 'sending' || early?.sending === 'working') tab.working = true; // until the agent says so itself
   }
 
-  #agent(tab: Tab, { id, type, text = '', tool = '', input = '', error = '', reason = '' }: Entry): void {
-    const key = String(id);
+  #agent(tab: Tab, { id, type, text = '', tool = '', input = '', error = '', reason = '', requestId = '' }: Entry): void {
+    const key = { key: String(id), id };
     switch (type) {
       case 'agent_start':
         tab.working = true;
@@ -165,31 +181,38 @@ export class Conversations {
         return this.#whole(tab, key, text);
       case 'tool_use':
         this.#end(tab);
-        tab.rows.push({ key, kind: 'tool', tool, text: input });
+        tab.rows.push({ ...key, kind: 'tool', tool, text: input });
         return;
       case 'agent_done':
         return this.#done(tab);
       case 'agent_error':
         this.#done(tab);
-        tab.rows.push({ key, kind: 'error', text: error });
+        tab.rows.push({ ...key, kind: 'error', text: error });
         return;
       case 'security_event':
-        tab.rows.push({ key, kind: 'note', text: reason === '' ? 'Something on the page was held back.' : reason });
+        tab.rows.push({ ...key, kind: 'note', text: reason === '' ? 'Something on the page was held back.' : reason });
+        return;
+      case 'permission_request':
+        this.#end(tab);
+        tab.rows.push({ ...key, kind: 'question', tool, text: input, request: requestId });
+        return;
+      case 'permission_cancelled':
+        tab.rows = tab.rows.filter(({ request }) => request === undefined || request !== requestId);
     }
   }
 
-  #grow(tab: Tab, key: string, text: string): void {
+  #grow(tab: Tab, key: { key: string; id: number }, text: string): void {
     const last = tab.rows.at(-1);
     if (last?.live === true) last.text += text;
-    else tab.rows.push({ key, kind: 'text', text, live: true });
+    else tab.rows.push({ ...key, kind: 'text', text, live: true });
   }
 
   // The whole text takes the place of its parts, and comes again as the result.
-  #whole(tab: Tab, key: string, text: string): void {
+  #whole(tab: Tab, key: { key: string; id: number }, text: string): void {
     if (text === '') return;
     const last = tab.rows.filter(({ kind }) => kind === 'text' || kind === 'user').at(-1);
     if (last?.live === true) last.text = text;
-    else if (last?.kind !== 'text' || last.text !== text) tab.rows.push({ key, kind: 'text', text });
+    else if (last?.kind !== 'text' || last.text !== text) tab.rows.push({ ...key, kind: 'text', text });
     this.#end(tab);
   }
 
@@ -199,6 +222,7 @@ export class Conversations {
 
   #done(tab: Tab): void {
     this.#end(tab);
+    tab.rows = tab.rows.filter(({ kind }) => kind !== 'question'); // nobody waits for its answer
     tab.working = tab.hung = false;
     this.#settle(tab);
   }

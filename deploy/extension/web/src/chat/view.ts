@@ -83,6 +83,8 @@ export class ChatView {
         return [h('div', { class: 'text' }, ...markdown(row.text))];
       case 'tool':
         return [h('p', { class: 'used' }, h('b', {}, visible(row.tool ?? '')), ' ', h('code', {}, visible(row.text)))];
+      case 'question':
+        return [h('p', {}, 'Claude asks whether it may use ', h('b', {}, visible(row.tool ?? '')), ': ', h('code', {}, visible(row.text)), '. Who may approve answers in the console.')];
       default:
         return [h('p', {}, visible(row.text))];
     }

@@ -28,6 +28,8 @@ const mostWaiting = 4_096;
 // The relay sends a sign of life every 25 s.
 const silenceMs = 60_000;
 const askMs = 10_000;
+// Closed so, the terminal ends with its socket.
+const doneCode = 1000;
 
 export class PanelTerminal {
   #machine: Machine = idle;
@@ -36,6 +38,7 @@ export class PanelTerminal {
   #timer: unknown;
   #silence: unknown;
   #waiting = '';
+  readonly #forget: () => void;
   #about: Record<string, unknown> | undefined; // the person's tab, while she shares it
 
   constructor(
@@ -43,7 +46,12 @@ export class PanelTerminal {
     private readonly hooks: Hooks,
     private readonly kept: Kept,
     private readonly platform: Platform,
-  ) {}
+  ) {
+    // A socket lives under a grant, which ends before long.
+    this.#forget = session.onRenewed((grant) => {
+      if (this.state.name === 'live') this.#tell({ type: 'reauth', grant });
+    });
+  }
 
   get state(): State {
     return this.#machine.state;
@@ -82,9 +90,11 @@ export class PanelTerminal {
     if (this.state.name === 'live' && about !== undefined) this.#tell({ type: 'tabSwitch', ...about });
   }
 
-  // stop leaves the terminal as it is.
+  // stop ends the terminal, which nobody comes back to.
   stop(): void {
-    this.#leave();
+    this.#forget();
+    this.kept.set(null);
+    this.#leave(doneCode);
     this.#machine = idle;
   }
 
@@ -191,8 +201,9 @@ export class PanelTerminal {
       return;
     }
     if (typeof message !== 'object' || message === null) return;
-    const { type, message: text } = message as Record<string, unknown>;
+    const { type, message: text, origin } = message as Record<string, unknown>;
     if (type === 'error' && typeof text === 'string') this.hooks.note(text);
+    if (type === 'moved' && typeof origin === 'string') this.session.origins.moved(origin, this.platform.clock.now());
     this.#happen({ is: 'message', message: message as Record<string, unknown> });
   }
 
@@ -219,12 +230,13 @@ export class PanelTerminal {
     this.#socket?.send(JSON.stringify(message));
   }
 
-  #leave(): void {
+  // leave without a code means that the panel may come back.
+  #leave(code?: number): void {
     this.#turn++;
     this.platform.clock.clearTimeout(this.#timer);
     this.platform.clock.clearTimeout(this.#silence);
     const socket = this.#socket;
     this.#socket = undefined;
-    socket?.close();
+    socket?.close(code);
   }
 }
