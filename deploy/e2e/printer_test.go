@@ -27,7 +27,7 @@ type printer struct {
 
 // workspace returns the directory that the terminals of an agent share: it is
 // on the agent's command line.
-func workspace(t *testing.T, pid int) string {
+func workspace(t testing.TB, pid int) string {
 	t.Helper()
 	dir, err := flagOf(pid, "--workspace")
 	must(t, err)
@@ -35,7 +35,7 @@ func workspace(t *testing.T, pid int) string {
 }
 
 // install puts a program into the workspace, where terminals may run it.
-func install(t *testing.T, dir, name string) {
+func install(t testing.TB, dir, name string) {
 	t.Helper()
 	in, err := os.Open(filepath.Join(programs, name))
 	must(t, err)

@@ -10,8 +10,7 @@ import (
 
 // How sockets end: labels of a metric.
 const (
-	endedClient   = "client"   // its client has closed it
-	endedPlugin   = "plugin"   // the plugin has
+	endedClosed   = "closed"   // by a Close frame
 	endedGone     = "gone"     // its client, relay or grant is gone
 	endedInvalid  = "invalid"  // no name of a plugin
 	endedMissing  = "missing"  // the plugin doesn't run
@@ -22,7 +21,7 @@ const (
 )
 
 var endings = []string{
-	endedClient, endedPlugin, endedGone, endedInvalid, endedMissing, endedUpstream, endedFault, endedTooLarge, endedTooMany,
+	endedClosed, endedGone, endedInvalid, endedMissing, endedUpstream, endedFault, endedTooLarge, endedTooMany,
 }
 
 // What Close frames of ours say.
@@ -55,10 +54,8 @@ func judge(o outcome) verdict {
 	fault, isFault := errors.AsType[*wsframe.Fault](o.err)
 	_, unwritten := errors.AsType[*wsframe.WriteError](o.err)
 	switch {
-	case o.err == nil && o.up:
-		return verdict{wait: true, how: endedClient}
 	case o.err == nil:
-		return verdict{wait: true, how: endedPlugin}
+		return verdict{wait: true, how: endedClosed}
 	case isFault && fault.Code == wsframe.CodeTooBig:
 		said := wsframe.Closing{Code: fault.Code, Reason: fault.Reason}
 		return verdict{client: &said, plugin: &said, how: endedTooLarge}

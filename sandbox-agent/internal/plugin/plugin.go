@@ -9,8 +9,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
@@ -211,7 +211,7 @@ func keep(from *bufio.Reader, answered <-chan struct{}) error {
 		default:
 		}
 		_, err := from.Peek(from.Buffered() + 1)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() { // a tunnel has an error of its own
 			return nil
 		}
 		if err != nil {

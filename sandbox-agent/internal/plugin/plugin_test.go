@@ -70,7 +70,7 @@ func TestFrames(t *testing.T) {
 			t.Error(got)
 		}
 		plugin.Close()
-		if how := client.ended(); how != endedClient {
+		if how := client.ended(); how != endedClosed {
 			t.Error(how)
 		}
 	})
@@ -136,7 +136,7 @@ func TestCloseCodes(t *testing.T) {
 					t.Errorf("the plugin was told %s", got)
 				}
 				plugin.Close()
-				if how := client.ended(); how != endedPlugin {
+				if how := client.ended(); how != endedClosed {
 					t.Error(how)
 				}
 			})
@@ -402,7 +402,7 @@ func TestStuckEnds(t *testing.T) {
 		began := time.Now()
 		client.closes(1000, "")
 		how := <-client.served
-		if took := time.Since(began); how != endedClient || took > closeTimeout+4*lastWords {
+		if took := time.Since(began); how != endedClosed || took > closeTimeout+4*lastWords {
 			t.Errorf("%s after %s", how, took)
 		}
 		client.Close()

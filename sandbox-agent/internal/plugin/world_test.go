@@ -86,7 +86,12 @@ func (w *world) Listens(uid, port int) error {
 }
 
 // Serves implements [Ports].
-func (w *world) Serves(uid int, conn net.Conn) error { return w.Listens(uid, port) }
+func (w *world) Serves(uid int, conn net.Conn) error {
+	if at, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
+		return w.Listens(uid, at.Port)
+	}
+	return w.Listens(uid, port)
+}
 
 // runs registers a plugin "it" of the first terminal.
 func (w *world) runs() *world {

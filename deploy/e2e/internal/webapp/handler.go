@@ -17,6 +17,7 @@ func handler() http.Handler {
 	mux.HandleFunc("/", page)
 	mux.HandleFunc("/headers", headers)
 	mux.HandleFunc("/echo", echo)
+	mux.HandleFunc("/ws", plugin)
 	mux.HandleFunc("/duplex", duplex)
 	mux.HandleFunc("/trailer", trailer)
 	mux.HandleFunc("/forever", forever)
