@@ -23,17 +23,17 @@ func startPlugin(ctx context.Context, t testing.TB, s *Stack, name string) (prot
 	alice := s.Ready.User("alice")
 	id, err := s.NewPTY(ctx, alice, `./webapp | { IFS=: read -r _ port _; ./sandbox-agent plugin `+name+` "$port" 2>&1; cat; }`)
 	must(t, err)
-	for {
-		for _, p := range plugins(ctx, t, s, "alice") {
-			if p.PTYID == id {
-				return id, p.Port
-			}
+	term, err := alice.Attach(ctx, s.Ready.SessionID, id, "")
+	must(t, err)
+	t.Cleanup(term.Close)
+	must(t, term.Expect(ctx, "leads to port"))
+	for _, p := range plugins(ctx, t, s, "alice") {
+		if p.PTYID == id {
+			return id, p.Port
 		}
-		if ctx.Err() != nil {
-			t.Fatal("the plugin doesn't register")
-		}
-		time.Sleep(20 * time.Millisecond) // nothing tells of it
 	}
+	t.Fatal("the plugin isn't listed")
+	return "", 0
 }
 
 type plugin struct {
@@ -102,14 +102,20 @@ func closedWith(ctx context.Context, conn *websocket.Conn) string {
 	}
 }
 
-// openPorts returns where anybody listens on this machine, by ss.
-func openPorts(t *testing.T) (all []string) {
+// openPorts returns where a stack's sandbox and relay listen, by ss, and whoever
+// has a port.
+func openPorts(t *testing.T, s *Stack, port int) (all []string) {
 	t.Helper()
 	out, err := exec.Command("ss", "-Hltnup").Output()
 	must(t, err)
 	for line := range strings.Lines(string(out)) {
-		if fields := strings.Fields(line); len(fields) > 4 {
-			all = append(all, fields[0]+" "+fields[4])
+		fields := strings.Fields(line)
+		for _, ours := range []string{
+			fmt.Sprintf("pid=%d,", s.Ready.Sandboxes[0].PID), fmt.Sprintf("pid=%d,", s.Ready.Relays[0].PID), fmt.Sprintf(":%d ", port),
+		} {
+			if len(fields) > 4 && strings.Contains(line, ours) {
+				all = append(all, fields[0]+" "+fields[4])
+			}
 		}
 	}
 	return all
@@ -123,17 +129,21 @@ func TestPlugin(t *testing.T) {
 	dir := workspace(t, s.Ready.Sandboxes[0].PID)
 	install(t, dir, "webapp")
 	install(t, dir, "sandbox-agent")
-	before := openPorts(t)
+	before := openPorts(t, s, -1)
 	id, port := startPlugin(ctx, t, s, "charts")
 	conn, _, err := dialPlugin(ctx, t, s, "alice", "charts")
 	must(t, err)
 	if got := pluginSays(ctx, t, conn, "hello"); got != "hello" {
 		t.Error(got)
 	}
-	for _, one := range openPorts(t) {
-		if !slices.Contains(before, one) && one != fmt.Sprintf("tcp 127.0.0.1:%d", port) {
-			t.Errorf("%s listens as well", one)
+	var opened []string
+	for _, one := range openPorts(t, s, port) {
+		if !slices.Contains(before, one) {
+			opened = append(opened, one)
 		}
+	}
+	if own := fmt.Sprintf("tcp 127.0.0.1:%d", port); !slices.Equal(opened, []string{own}) {
+		t.Errorf("%v listen, not %s alone", opened, own)
 	}
 	if got := pluginSays(ctx, t, conn, "headers"); got != `["Connection","Sec-Websocket-Key","Sec-Websocket-Version","Upgrade"]` {
 		t.Error(got)
