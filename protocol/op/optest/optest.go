@@ -13,6 +13,7 @@ var Whole = map[string]string{
 	"record.start":         `{"kind":"record.start"}`,
 	"record.stop":          `{"kind":"record.stop"}`,
 	"terminal.share":       `{"kind":"terminal.share","pty":"pty_1","with":"session"}`,
+	"panel.tab":            `{"kind":"panel.tab","tabId":7,"url":"https://a.example/","title":"A"}`,
 	"agent.start":          `{"kind":"agent.start","name":"claude","command":"claude","args":["-p"]}`,
 	"agent.pause":          `{"kind":"agent.pause"}`,
 	"agent.resume":         `{"kind":"agent.resume"}`,
