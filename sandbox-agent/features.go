@@ -30,6 +30,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mcp"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/metrics"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/outbound"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/panel"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/plugin"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/preview"
@@ -208,7 +209,7 @@ func (b *builder) agents(gate *egress.Gate) error {
 	if err != nil {
 		return err
 	}
-	b.features.Add(accounts, hooks.Feature{Command: b.program})
+	b.features.Add(accounts, hooks.Feature{Command: b.program}, panel.New(b.host.Setup().SearchPath))
 	return nil
 }
 
