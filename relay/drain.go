@@ -34,6 +34,7 @@ func (r *Relay) drain(servers ...*http.Server) {
 	r.hubs.Drain(ctx, origin)
 	sockets.Wait()
 	r.chat.Close(ctx)
+	r.panel.Close(ctx)
 	r.pages.Close()    // open streams would delay the servers' shutdown,
 	r.requests.Drain() // and so would event streams
 	r.plugins.Close(ctx)

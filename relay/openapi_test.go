@@ -73,15 +73,18 @@ func TestTheDocumentHasEveryRoute(t *testing.T) {
 
 // schemes are the credentials of the table of routes, as the document names them.
 var schemes = map[string][]string{
-	"grant":                     {"grant"},
-	"grant or cookie":           {"grant", "streamCookie"},
-	"ticket or cookie":          {"socketCookie", "ticket"},
-	"grant or app cookie":       {"appCookie", "grant"},
-	"ticket or app cookie":      {"appCookie", "ticket"},
-	"callback token":            {"callbackToken"},
-	"the signed command itself": nil,
-	"the signed list itself":    nil,
-	"none":                      nil,
+	"grant":                {"grant"},
+	"grant or cookie":      {"grant", "streamCookie"},
+	"ticket or cookie":     {"socketCookie", "ticket"},
+	"grant or app cookie":  {"appCookie", "grant"},
+	"ticket or app cookie": {"appCookie", "ticket"},
+	"side panel's grant":   {"grant"},
+
+	"side panel's grant, cookie or nothing": {"grant", "panelCookie"},
+	"callback token":                        {"callbackToken"},
+	"the signed command itself":             nil,
+	"the signed list itself":                nil,
+	"none":                                  nil,
 }
 
 // The document says the same as the table of routes about who may do what.

@@ -31,6 +31,7 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/fleet"
 	"github.com/fairlead/fairlead/relay/internal/hub"
 	"github.com/fairlead/fairlead/relay/internal/pagestream"
+	"github.com/fairlead/fairlead/relay/internal/panelapi"
 	"github.com/fairlead/fairlead/relay/internal/pluginapi"
 	"github.com/fairlead/fairlead/relay/internal/preview"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
@@ -82,6 +83,7 @@ type shared struct {
 	chat    *chatapi.API
 	web     *webapp.Desk
 	plugins *pluginapi.API
+	panel   *panelapi.API
 }
 
 // New opens the relay's listeners, so that a busy port or an unreadable key is
@@ -129,6 +131,10 @@ func assemble(cfg Config) *Relay {
 	r.chat = &chatapi.API{
 		Desk: r.web, Hubs: r.chats, Tunnels: r.fleet,
 		Dispatcher: r.dispatcher, Requests: r.requests, Rejects: r.refused, Metrics: chatapi.NewMetrics(r.registry), Log: r.log,
+	}
+	r.panel = &panelapi.API{
+		Keys: r.keys, Grants: r.grants, Hubs: r.hubs, Tunnels: r.fleet, Dispatcher: r.dispatcher, Rejects: r.refused,
+		Metrics: panelapi.NewMetrics(r.registry), SocketsPerPerson: cfg.SocketsPerPerson, Revision: cfg.Revision, Log: r.log,
 	}
 	r.plugins = &pluginapi.API{
 		Desk: r.web, Tunnels: r.fleet, Requests: r.requests, Metrics: pluginapi.NewMetrics(r.registry), Log: r.log,

@@ -27,7 +27,15 @@ func (r *Relay) routes(router access.Router) error {
 		Origins: r.origins, Tickets: access.NewTicketStore(time.Now), Grants: r.grants, Log: r.log,
 		Metrics: r.metrics.gateway, SocketsPerPerson: r.cfg.SocketsPerPerson,
 	}
-	(&gateway.Terminals{Gateway: sockets, Keys: r.keys, Hubs: r.hubs, Rejects: r.refused}).Register(router)
+	terminals := &gateway.Terminals{Gateway: sockets, Keys: r.keys, Hubs: r.hubs, Rejects: r.refused}
+	health := r.health
+	if r.origins.Extensions() {
+		r.panel.Origins, r.panel.Signer = r.origins, signer
+		r.panel.Register(router)
+		terminals.Panel, r.chat.Panel = http.HandlerFunc(r.panel.Mint), http.HandlerFunc(r.panel.Socket)
+		health = r.panel.Health(time.Now())
+	}
+	terminals.Register(router)
 	(&controlapi.API{
 		Keys: r.keys, Dispatcher: r.dispatcher, Signer: signer, Pages: r.pages, StreamCookies: access.NewStreamCookies(time.Now),
 		Revoked: r.revoked, Rejects: r.refused, Origins: r.origins,
@@ -46,7 +54,7 @@ func (r *Relay) routes(router access.Router) error {
 	r.plugins.Register(router)
 	r.previews.Register(router)
 	openapi.Register(router)
-	router.HandleFunc("GET /health", r.health)
+	router.HandleFunc("GET /health", health)
 	router.Handle("/", console.Handler(console.Options{ConnectOrigins: r.origins.List(), PreviewOrigin: r.previews.Origin(), Revision: r.cfg.Revision}))
 	return nil
 }

@@ -104,12 +104,16 @@ type routeWorld struct {
 	body string // of the next requests; empty: as bodies has it
 }
 
-func newRouteWorld(t *testing.T) *routeWorld {
+func newRouteWorld(t *testing.T) *routeWorld { return newRouteWorldFor(t, panelExtension) }
+
+// newRouteWorldFor lists these extensions.
+func newRouteWorldFor(t *testing.T, extensions ...string) *routeWorld {
 	t.Helper()
 	w := &routeWorld{t: t, authority: relaytest.NewAuthority(t), mux: &recorder{}}
 	plane := httptest.NewServer(http.HandlerFunc(w.controlPlane))
 	cfg := complete()
 	must(t, cfg.check())
+	cfg.ExtensionIDs = extensions
 	cfg.ControlPlaneURL, cfg.PublicOrigins, cfg.PreviewListen = plane.URL, []string{"https://one.example"}, "127.0.0.1:0"
 	var dialler world
 	dialler.t, dialler.authority = t, w.authority
@@ -126,6 +130,7 @@ func newRouteWorld(t *testing.T) *routeWorld {
 		accepting.Wait()
 		w.relay.chats.Close(context.Background())
 		w.relay.chat.Close(context.Background())
+		w.relay.panel.Close(context.Background())
 		w.relay.pages.Close()
 		w.relay.dispatcher.Close()
 		w.relay.client.CloseIdleConnections()
@@ -231,6 +236,9 @@ var bodies = map[string]string{
 	"POST /api/providers/sessions":           `{"provider":"claude","projectPath":"/workspace"}`,
 	"POST /sessions/{sid}/ptys/{pid}/signal": `{"signal":"INT"}`,
 	"POST /sessions/{sid}/ptys/{pid}/share":  `{"with":"session"}`,
+	"POST /pty-session/reattach":             `{"sessionId":"pty_1"}`,
+	"POST /pty-restart":                      `{"sessionId":"pty_1"}`,
+	"POST /pty-dispose":                      `{"sessionId":"pty_1"}`,
 	"POST /sessions/{sid}/env":               `{"set":{"A":"b"}}`,
 	"POST /sessions/{sid}/ptys/{pid}/env":    `{"unset":["A"]}`,
 	"POST /sessions/{sid}/egress/approve":    `{"domain":"a.example","decision":"allow_always"}`,
@@ -453,6 +461,8 @@ func TestTheTableOfRoutes(t *testing.T) {
 					w.tryGrant(t, r, try)
 				}
 				w.tryApp(t, r)
+			case "side panel's grant", "side panel's grant, cookie or nothing":
+				w.tryPanel(t, r)
 			case "ticket or app cookie":
 				w.tryWebSocket(t, r)
 			case "the signed command itself", "callback token", "the signed list itself":
@@ -629,6 +639,64 @@ func (w *routeWorld) tryWebSocket(t *testing.T, r row) {
 		t.Errorf("the ticket of a grant without %s: %d", r.capability, code)
 	}
 }
+
+// tryPanel tries what a side panel's routes are let in with. They report errors as
+// seed 000 does.
+func (w *routeWorld) tryPanel(t *testing.T, r row) {
+	t.Helper()
+	for _, try := range w.trials(r) {
+		want := try.want
+		switch {
+		case strings.HasPrefix(try.name, "a grant for everything"), strings.HasPrefix(try.name, "a grant for "+r.capability):
+			want = []int{200, 410} // the terminal isn't there
+		case try.name == "a grant of another session": // it is its own
+			want = []int{200, 410}
+		case try.name == "no credential" && strings.Contains(r.credential, "nothing"):
+			want = []int{200}
+		}
+		w.mu.Lock()
+		w.signed = nil
+		w.mu.Unlock()
+		answer := w.ask(r.route, try.bearer, "Origin", "chrome-extension://"+panelExtension)
+		var body struct{ Error string }
+		if !slices.Contains(want, answer.Code) || answer.Code >= 400 && (json.Unmarshal(answer.Body.Bytes(), &body) != nil || body.Error == "") {
+			t.Errorf("%s: %d, want %d: %s", try.name, answer.Code, want, answer.Body)
+		}
+		w.mu.Lock()
+		if signs := r.operation != "–" && answer.Code == 200; signs != (len(w.signed) == 1) || signs && w.signed[0] != r.operation {
+			t.Errorf("%s: signed %v", try.name, w.signed)
+		}
+		w.mu.Unlock()
+	}
+	if answer := w.ask(r.route, w.grant(nil), "Origin", "chrome-extension://"+strings.Repeat("p", 32)); answer.Code != http.StatusForbidden {
+		t.Errorf("another extension: %d", answer.Code)
+	}
+}
+
+// Where no extension is listed, nothing of the side panel exists: not its routes, not
+// its terminal at /pty-session and /ws, not its /health.
+func TestNoPanelWithoutExtensions(t *testing.T) {
+	w := newRouteWorldFor(t)
+	for _, r := range routeTable(t) {
+		if strings.HasPrefix(r.credential, "side panel") && slices.Contains(w.mux.patterns, r.route) {
+			t.Errorf("%s is there", r.route)
+		}
+	}
+	from := []string{"Origin", "chrome-extension://" + panelExtension, "Upgrade", "websocket", "Connection", "Upgrade"}
+	if answer := w.ask("GET /ws", "", from...); answer.Code != http.StatusForbidden || answer.Body.String() != "forbidden origin" {
+		t.Errorf("/ws: %d %s", answer.Code, answer.Body)
+	}
+	if answer := w.ask("POST /pty-session", w.grant(nil), from[:2]...); answer.Code != http.StatusForbidden {
+		t.Errorf("/pty-session of an extension: %d", answer.Code)
+	}
+	answer := w.ask("GET /health", "")
+	if answer.Body.String() != `{"revision":"`+w.relay.cfg.Revision+`","status":"ok"}` {
+		t.Errorf("/health: %s", answer.Body)
+	}
+}
+
+// panelExtension is the extension that is listed.
+const panelExtension = "abcdefghijklmnopabcdefghijklmnop"
 
 // tryOwn tries a route whose credential is what it is sent: another one doesn't
 // replace it.

@@ -39,6 +39,8 @@ type API struct {
 	Rejects    *rejects.Rejects
 	Metrics    *Metrics
 	Log        *slog.Logger
+	// Panel serves GET /ws for the side panels of listed extensions; nil: nobody does.
+	Panel http.Handler
 
 	weight  weights
 	resends resends

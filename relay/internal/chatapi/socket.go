@@ -16,13 +16,9 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/webapp"
 )
 
-// extensionScheme begins the origins of browser extensions, for which /ws is
-// another socket (seed 000). None is let in.
-const extensionScheme = "chrome-extension://"
-
 // ForeignOrigin answers a request for a socket from a page that is not ours.
 func ForeignOrigin(w http.ResponseWriter, r *http.Request) {
-	if strings.HasPrefix(r.Header.Get("Origin"), extensionScheme) && webapp.Presented(r, gateway.Offered(r)).None() {
+	if strings.HasPrefix(r.Header.Get("Origin"), access.ExtensionScheme) && webapp.Presented(r, gateway.Offered(r)).None() {
 		h := w.Header()
 		h.Set("Content-Type", "text/plain; charset=utf-8")
 		h.Set("X-Content-Type-Options", "nosniff")
@@ -33,9 +29,17 @@ func ForeignOrigin(w http.ResponseWriter, r *http.Request) {
 	access.WriteError(w, protocol.Fault(protocol.KindForbidden, nil))
 }
 
-// socket is GET /ws.
+// socket is GET /ws. A listed extension that presents nothing of the chat's means
+// its side panel's terminal.
 func (a *API) socket() http.HandlerFunc {
-	return a.Desk.Socket(webapp.Route{Name: "chat", Need: protocol.CapView, MaxFrame: protocol.MaxChatFrame, To: a})
+	chat := a.Desk.Socket(webapp.Route{Name: "chat", Need: protocol.CapView, MaxFrame: protocol.MaxChatFrame, To: a})
+	return func(w http.ResponseWriter, r *http.Request) {
+		if a.Panel != nil && a.Desk.Origins.FromExtension(r) && webapp.Presented(r, gateway.Offered(r)).None() {
+			a.Panel.ServeHTTP(w, r)
+			return
+		}
+		chat(w, r)
+	}
 }
 
 // Refused implements [webapp.Server].

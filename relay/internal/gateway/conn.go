@@ -53,6 +53,12 @@ func (o Offer) Upgrade(w http.ResponseWriter, r *http.Request, most int) (*Conn,
 	return accept(w, r, o.selectable, most)
 }
 
+// Upgrade upgrades r, with the first of these subprotocols that it offers, if any.
+// Otherwise it is [Offer.Upgrade].
+func Upgrade(w http.ResponseWriter, r *http.Request, subprotocols []string, most int) (*Conn, error) {
+	return accept(w, r, subprotocols, most)
+}
+
 // accept upgrades r. The caller has made all checks.
 func accept(w http.ResponseWriter, r *http.Request, subprotocols []string, most int) (*Conn, error) {
 	c := &Conn{}

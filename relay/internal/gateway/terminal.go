@@ -24,6 +24,9 @@ type Terminals struct {
 	Keys    *jws.Keys
 	Hubs    *hub.Set
 	Rejects *rejects.Rejects // of requests; those of sockets are the gateway's Metrics
+	// Panel serves POST /pty-session without a body, which is the side panel's; nil:
+	// nobody does.
+	Panel http.Handler
 }
 
 // Register adds the routes. It is called once, before any is used.
@@ -47,6 +50,10 @@ func (t *Terminals) refuse(w http.ResponseWriter, err error) {
 
 // ptySession exchanges a grant for a ticket and a cookie for one socket.
 func (t *Terminals) ptySession(w http.ResponseWriter, r *http.Request) {
+	if t.Panel != nil && r.ContentLength == 0 {
+		t.Panel.ServeHTTP(w, r)
+		return
+	}
 	began := time.Now()
 	grant, token, err := access.Grant(r, t.Keys)
 	if err != nil {

@@ -109,9 +109,11 @@ func (d *Desk) Admit(r *http.Request, with Credential, need protocol.Capability)
 		return c, protocol.Fault(protocol.KindUnauthenticated, nil)
 	}
 	// A page at another relay of ours comes with a ticket.
-	if with.tickets {
+	switch {
+	case with.tickets && d.Origins.FromExtension(r): // as a side panel does
+	case with.tickets:
 		err = d.Origins.CheckOrigin(r)
-	} else {
+	default:
 		err = d.Origins.FromOwnPage(r, false)
 	}
 	if err != nil {
