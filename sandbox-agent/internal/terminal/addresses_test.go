@@ -163,19 +163,29 @@ func TestAddressesAreBounded(t *testing.T) {
 	})
 }
 
-// TestEndSeen: weakness 12. It is known whether anybody has seen a terminal's end.
+// TestEndSeen: weakness 12. A terminal's end is seen by whoever watches, or on the
+// first stream after somebody has asked, not by a relay that nobody watches at.
 func TestEndSeen(t *testing.T) {
 	shellBubble(t, func(t *testing.T, s *shellRig) {
+		v := s.attach(t, nil)
+		v.Audience(protocol.Audience{Sockets: 1})
+		v.Audience(protocol.Audience{Sockets: 0})
 		s.print("last words")
 		s.fakeHost.end(0)
-		v := s.attach(t, nil)
-		want[protocol.Data](v)
-		if s.EndSeen() {
-			t.Error("before it was told")
+		for _, asked := range []bool{false, true} {
+			v := s.attach(t, nil)
+			want[protocol.Data](v)
+			want[protocol.Exited](v)
+			if s.EndSeen() != asked {
+				t.Errorf("asked before: %t, seen: %t", asked, !asked)
+			}
 		}
-		want[protocol.Exited](v)
+	})
+	shellBubble(t, func(t *testing.T, s *shellRig) {
+		s.attach(t, nil).Audience(protocol.Audience{Sockets: 1})
+		s.fakeHost.end(0)
 		if !s.EndSeen() {
-			t.Error("not when it was told")
+			t.Error("somebody watches")
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 type Attachment struct {
 	*arbiter.Stream // static after construction
 	terminal        *Terminal
+	shows           bool // the terminal's end, to somebody who waits for it
 }
 
 // Attach opens a stream to the terminal, see [arbiter.Arbiter.Attach]. Close it
@@ -24,7 +25,7 @@ func (t *Terminal) Attach(params protocol.TerminalParams) (*Attachment, protocol
 	if err != nil {
 		return nil, opened, err
 	}
-	return &Attachment{s, t}, opened, nil
+	return &Attachment{s, t, t.endDue.Load()}, opened, nil
 }
 
 // Next returns the next message for the relay, as [arbiter.Stream.Take] says, and
@@ -55,7 +56,9 @@ func (a *Attachment) poll() (protocol.Message, error) {
 			a.terminal.mayTakeKeyframes()
 		}
 	case protocol.Exited:
-		a.terminal.endSeen.Store(true)
+		if a.shows {
+			a.terminal.endSeen.Store(true)
+		}
 	}
 	return m, err
 }

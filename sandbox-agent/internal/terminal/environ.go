@@ -27,7 +27,7 @@ func (h *Host) prepare(session protocol.SessionID, id protocol.PTYID, a account.
 	if start.Credentials != nil {
 		env = append(env, launch.CredentialVariables(*start.Credentials)...)
 	}
-	start.Env = append(env, start.Env...)
+	start.Env = append(append(env, start.Env...), launch.ShellVariables(create.Shell)...)
 	return start, nil
 }
 

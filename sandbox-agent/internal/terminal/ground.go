@@ -144,7 +144,7 @@ func (g *ground) prepare(l *pty.Launch) error {
 		g.release(a)
 		return err
 	}
-	l.Account, l.Env = a, append(begins.Env, launch.ShellVariables(g.create.Shell)...)
+	l.Account, l.Env = a, begins.Env
 	g.account, g.egress, g.notice = a, begins.Egress, g.host.furnishNew(begins, a)
 	return nil
 }

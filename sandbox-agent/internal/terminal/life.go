@@ -169,6 +169,7 @@ func (t *Terminal) end(e pty.Exit) {
 	if t.view.display.Due() {
 		t.beginAnew()
 	}
+	t.endSeen.Store(!t.arbiter.Absence().Nobody)
 	t.arbiter.End(now, e.Code, e.Signal)
 	t.takeKeyframes(now)
 }

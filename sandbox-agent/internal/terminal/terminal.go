@@ -36,6 +36,7 @@ type Terminal struct {
 	transcript *transcript.Transcript
 	running    chan struct{} // 1 element: a command is waited for
 	endSeen    atomic.Bool   // somebody was told of its end
+	endDue     atomic.Bool   // whoever attaches from now on shows it to somebody
 
 	view       view
 	recordings recordings
@@ -132,8 +133,11 @@ func (t *Terminal) noteDeserted() {
 // waits reports whether the terminal's program waits for its first byte.
 func (t *Terminal) waits() bool { return t.own.pending != nil && t.own.pending.Waits() }
 
-// EndSeen reports whether a relay that shows the terminal to somebody was told of its
-// end.
-func (t *Terminal) EndSeen() bool { return t.endSeen.Load() }
+// EndSeen reports whether somebody has seen the terminal's end. If not, who asks is
+// about to show it: then it is seen on a stream that is opened later.
+func (t *Terminal) EndSeen() bool {
+	t.endDue.Store(t.hasEnded())
+	return t.endSeen.Load()
+}
 
 func (t *Terminal) hasEnded() bool { return !t.arbiter.EndedAt().IsZero() }
