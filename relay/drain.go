@@ -35,6 +35,7 @@ func (r *Relay) drain(servers ...*http.Server) {
 	sockets.Wait()
 	r.chat.Close(ctx)
 	r.panel.Close(ctx)
+	r.shell.Close(ctx)
 	r.pages.Close()    // open streams would delay the servers' shutdown,
 	r.requests.Drain() // and so would event streams
 	r.plugins.Close(ctx)

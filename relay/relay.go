@@ -36,6 +36,7 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/preview"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
 	"github.com/fairlead/fairlead/relay/internal/reverseproxy"
+	"github.com/fairlead/fairlead/relay/internal/shellapi"
 	"github.com/fairlead/fairlead/relay/internal/webapp"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -84,6 +85,7 @@ type shared struct {
 	web     *webapp.Desk
 	plugins *pluginapi.API
 	panel   *panelapi.API
+	shell   *shellapi.API
 }
 
 // New opens the relay's listeners, so that a busy port or an unreadable key is
@@ -138,6 +140,9 @@ func assemble(cfg Config) *Relay {
 	}
 	r.plugins = &pluginapi.API{
 		Desk: r.web, Tunnels: r.fleet, Requests: r.requests, Metrics: pluginapi.NewMetrics(r.registry), Log: r.log,
+	}
+	r.shell = &shellapi.API{
+		Desk: r.web, Hubs: r.hubs, Dispatcher: r.dispatcher, Rejects: r.refused, Metrics: shellapi.NewMetrics(r.registry), Log: r.log,
 	}
 	r.connect = &connectproxy.Proxy{Address: cfg.ControlPlaneConnect, Log: r.log}
 	r.ofState()

@@ -45,13 +45,14 @@ func (r *Relay) routes(router access.Router) error {
 		Keys: r.keys, Tunnels: r.fleet, Signer: signer, Dispatcher: r.dispatcher, Requests: r.requests, Rejects: r.refused,
 		Revision: r.cfg.Revision, Log: r.log,
 	}).Register(router)
-	r.web.Origins, r.chat.Signer = r.origins, signer
+	r.web.Origins, r.chat.Signer, r.shell.Signer = r.origins, signer, signer
 	if r.web.Apps, err = access.NewAppSessions(r.cfg.appKey()); err != nil {
 		return err
 	}
 	r.origins.AnswerForeign(chatapi.SocketPath, chatapi.ForeignOrigin)
 	r.chat.Register(router)
 	r.plugins.Register(router)
+	r.shell.Register(router)
 	r.previews.Register(router)
 	openapi.Register(router)
 	router.HandleFunc("GET /health", health)

@@ -82,6 +82,7 @@ func (h *Hub) linked(l *link) {
 	h.link = l
 	h.crowd.told = untold
 	h.tellCrowd()
+	h.ending.Store(l.opened.Exited != nil)
 	h.typing.Expect(l)
 	first := h.feed == nil
 	if !h.lostAt.IsZero() {

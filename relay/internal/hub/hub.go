@@ -73,6 +73,7 @@ type Hub struct {
 	common   common                    // what it has with the relay's other hubs
 	shared   atomic.Pointer[feed.Feed] // feed, for the set
 	finished atomic.Bool               // the process is over and nothing new will come; set by feed
+	ending   atomic.Bool               // the process was over when a stream was opened
 	life     lifecycle
 	crowd    crowd
 

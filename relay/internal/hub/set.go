@@ -282,6 +282,23 @@ func (s *Set) Held() int {
 	return held
 }
 
+// Ended reports whether the terminal's program is known to have ended.
+func (h *Handle) Ended() bool {
+	return h.t.hub.finished.Load() || h.t.hub.ending.Load()
+}
+
+// Retire has whoever opens the terminal from now on get another hub: there is
+// another terminal under its id.
+func (h *Handle) Retire() {
+	s := h.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hubs[h.key] == h.t {
+		s.spent[h.t] = struct{}{}
+		delete(s.hubs, h.key)
+	}
+}
+
 // Release releases the handle. A hub without handles ends after idleTime, or at
 // once if its terminal has ended.
 func (h *Handle) Release() {
