@@ -15,8 +15,9 @@ const (
 	MaxName = 64
 	// MaxMessage bounds a message of a plugin's socket either way, in bytes.
 	MaxMessage = 1 << 20
-	// MaxPiece bounds a frame in which an agent sends a part of a message.
-	MaxPiece = 32 << 10
+	// MaxPiece bounds the payload of a frame in which an agent sends a part of a
+	// message, in bytes: with its header it fills two writes to a tunnel's stream.
+	MaxPiece = 2*protocol.MaxStreamWrite - 16
 )
 
 // Reasons in the Close frames of plugins' sockets, as seed 002 has them.
