@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -59,7 +60,7 @@ func TestLazy(t *testing.T) {
 		h.waits(t, "a keyframe")
 		v.typed(term+1, 1, "under no lease")
 		h.waits(t, "input that is refused")
-		wantKind(t, h.Signal(session, "pty_1", "INT"), protocol.KindEnded)
+		wantKind(t, h.Signal(session, "pty_1", "INT"), protocol.KindConflict)
 		h.waits(t, "a signal")
 		must(t, h.ApplyEnv(session, "pty_1", []byte("X=1\n")))
 		h.waits(t, "an environment")
@@ -199,6 +200,34 @@ func TestLazyBehindAgent(t *testing.T) {
 		v.typed(v.terminal.arbiter.Lease().Term, 1, "x")
 		if n := h.launches(); n != 2 || h.launched[1].dev.take() != "x" {
 			t.Fatalf("%d programs were started", n)
+		}
+	})
+}
+
+// TestLazyEnviron: the program has the variables of the moment at which it starts,
+// and doesn't start where there are none to be had. Nothing is left of it then.
+func TestLazyEnviron(t *testing.T) {
+	hostBubble(t, func(t *testing.T, h *fakeHost) {
+		o := owned(h.Host)
+		o.set("WHEN=made")
+		v, term := h.lazy(t, "")
+		o.set("WHEN=typed")
+		v.typed(term, 1, "x")
+		if n := h.launches(); n != 1 || !slices.Contains(h.plans[0].Env, "WHEN=typed") || slices.Contains(h.plans[0].Env, "WHEN=made") {
+			t.Errorf("%d programs: %v", n, h.plans)
+		}
+		must(t, h.Close(session, "pty_1"))
+		v, term = h.lazy(t, "")
+		o.mu.Lock()
+		o.err, o.calls = protocol.Errorf(protocol.KindUnavailable, "no way to the network"), nil
+		o.mu.Unlock()
+		v.typed(term, 1, "x")
+		<-v.terminal.life.gone
+		if n := h.launches(); n != 1 {
+			t.Errorf("%d programs", n)
+		}
+		if want := []called{{"start", "pty_1", -1}, {"end", "pty_1", -1}}; !slices.Equal(o.calls, want) {
+			t.Errorf("calls %+v", o.calls)
 		}
 	})
 }
