@@ -66,6 +66,9 @@ func Make(opts Options) (*Extension, error) {
 			return nil, err
 		}
 	}
+	if err := e.addIcons(); err != nil {
+		return nil, err
+	}
 	e.Files["worker-all.js"] = workers(chosen)
 	for name, value := range map[string]any{
 		"manifest.json": manifest(chosen, origins, base64.StdEncoding.EncodeToString(key), opts.Version),
@@ -105,6 +108,18 @@ func (e *Extension) add(p part) error {
 			return fmt.Errorf("two parts have a file %s", entry.Name())
 		}
 		e.Files[entry.Name()] = data
+	}
+	return nil
+}
+
+// addIcons puts the icons there, which all parts share.
+func (e *Extension) addIcons() error {
+	for _, name := range icons {
+		data, err := fs.ReadFile(dist, path.Join("dist", name))
+		if err != nil {
+			return err
+		}
+		e.Files[name] = data
 	}
 	return nil
 }

@@ -74,6 +74,9 @@ func choose(names []string) ([]part, error) {
 	return slices.DeleteFunc(slices.Clone(all), func(p part) bool { return !slices.Contains(names, p.name) }), nil
 }
 
+// icons are by their sizes.
+var icons = map[string]string{"16": "icon-16.png", "32": "icon-32.png", "48": "icon-48.png", "128": "icon-128.png"}
+
 // minimumChrome has all that the scripts use.
 const minimumChrome = "120"
 
@@ -95,7 +98,8 @@ func manifest(parts []part, origins []string, key, version string) map[string]an
 		"key":                    key,
 		"minimum_chrome_version": minimumChrome,
 		"background":             map[string]any{"service_worker": "worker-all.js", "type": "module"},
-		"action":                 map[string]any{"default_title": "fairlead"},
+		"action":                 map[string]any{"default_title": "fairlead", "default_icon": icons},
+		"icons":                  icons,
 		"host_permissions":       patterns,
 		"content_security_policy": map[string]any{
 			"extension_pages": policy(origins),

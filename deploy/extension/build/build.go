@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 
@@ -26,6 +27,15 @@ func build(dir, console string) error {
 		return err
 	}
 	src, dist := filepath.Join(dir, "web/src"), filepath.Join(dir, "dist")
+	for _, side := range iconSizes {
+		data, err := icon(side)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dist, fmt.Sprintf("icon-%d.png", side)), data, 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	for name, part := range parts {
 		var entries []string
 		for _, script := range part.scripts {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"image/png"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -106,6 +108,9 @@ func TestBuild(t *testing.T) {
 	if err := os.Symlink(full, filepath.Join(dir, "web")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Mkdir(filepath.Join(dir, "dist"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := build(dir, console); err != nil {
 		t.Fatal(err)
 	}
@@ -119,5 +124,25 @@ func TestBuild(t *testing.T) {
 				t.Errorf("%s has %s", name, forbidden)
 			}
 		}
+	}
+}
+
+// TestIcon looks at where the mark is, and isn't.
+func TestIcon(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		x, y float64
+		want bool
+	}{{3.755, 12, true}, {12, 12, true}, {22, 12, true}, {18, 7, true}, {19.7, 12, true}, {13.5, 6.5, false}, {0.5, 0.5, false}, {22, 7, false}} {
+		if got := marked(test.x, test.y); got != test.want {
+			t.Errorf("at %v, %v: %v", test.x, test.y, got)
+		}
+	}
+	data, err := icon(16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := png.Decode(bytes.NewReader(data)); err != nil || m.Bounds().Dx() != 16 {
+		t.Errorf("%v (%v)", m, err)
 	}
 }
