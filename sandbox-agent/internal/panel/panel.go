@@ -83,7 +83,9 @@ func (p *Panel) TerminalStarts(start *feature.Start) error {
 	if start.Create.Command == program && len(start.Create.Args) == 0 && start.Create.Spawn == op.SpawnLazy {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.homes[start.PTY] = home{session: start.Session}
+		if _, known := p.homes[start.PTY]; !known { // once made, once begun
+			p.homes[start.PTY] = home{session: start.Session}
+		}
 	}
 	return nil
 }

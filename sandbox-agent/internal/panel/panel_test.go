@@ -98,6 +98,11 @@ func TestFilesOfAPanel(t *testing.T) {
 	if read(t, dir, availableFile, &found); !found.Available || *found.Path != filepath.Join(bin, "claude") || found.InstallURL != installURL || found.CheckedAt == "" {
 		t.Errorf("%+v", found)
 	}
+	// With the first byte its program begins, and features have a say once more.
+	again := feature.Start{Terminal: feature.Terminal{Session: "ses_1", PTY: "pty_1", UID: -1}, Create: its}
+	if err := p.TerminalStarts(&again); err != nil {
+		t.Fatal(err)
+	}
 	if err := show(p, "ses_1", "pty_1", op.PanelTab{TabID: 7, URL: "https://u:p@a.example/?token=s", Title: "a\x1b[2J"}); err != nil {
 		t.Fatal(err)
 	}
