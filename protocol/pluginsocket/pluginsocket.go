@@ -11,6 +11,10 @@ const (
 	// the agent: the frames of a WebSocket, a client's towards the agent and a
 	// server's back. The handshake is the relay's.
 	Upgrade = "fairlead-frames"
+	// Handle is the header in which a relay names a socket, an id that nobody else
+	// knows. PUT /sessions/{sid}/plugin-sockets/{handle} under a newer grant of the
+	// same user has the socket go on under that.
+	Handle = "Fairlead-Socket"
 	// MaxName bounds a plugin's name, in bytes.
 	MaxName = 64
 	// MaxMessage bounds a message of a plugin's socket either way, in bytes.

@@ -112,12 +112,19 @@ func (g *Grants) Begin(grant *jws.Grant, end func(cause error)) (*Use, error) {
 // its cause says which. If the grant is no longer valid, it has already ended.
 // The caller must call stop.
 func (g *Grants) Context(ctx context.Context, grant *jws.Grant) (under context.Context, stop func()) {
+	under, _, stop = g.Renewable(ctx, grant)
+	return under, stop
+}
+
+// Renewable is Context with the use, by which it can go on under a newer grant; nil
+// if the grant is no longer valid.
+func (g *Grants) Renewable(ctx context.Context, grant *jws.Grant) (under context.Context, u *Use, stop func()) {
 	under, end := context.WithCancelCause(ctx)
 	u, err := g.Begin(grant, end)
 	if err != nil {
 		end(err)
 	}
-	return under, func() {
+	return under, u, func() {
 		u.Stop()
 		end(nil)
 	}

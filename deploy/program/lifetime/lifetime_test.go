@@ -329,3 +329,30 @@ func TestConcurrently(t *testing.T) {
 		t.Errorf("%d uses are left", len(g.uses))
 	}
 }
+
+// TestRenewable: a context ends with the newest grant of its use.
+func TestRenewable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := New(Options{})
+		ctx, use, stop := g.Renewable(t.Context(), grant("gr_1", time.Minute))
+		defer stop()
+		if err := use.Renew(grant("gr_2", time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Minute)
+		synctest.Wait()
+		if ctx.Err() != nil {
+			t.Error("it ended with the first grant")
+		}
+		time.Sleep(31 * time.Minute)
+		synctest.Wait()
+		if context.Cause(ctx) != ErrExpired {
+			t.Error(context.Cause(ctx))
+		}
+		if over, none, stop := g.Renewable(t.Context(), grant("gr_3", -time.Minute)); none != nil || context.Cause(over) != ErrExpired {
+			t.Error("an old grant has a use")
+		} else {
+			stop()
+		}
+	})
+}

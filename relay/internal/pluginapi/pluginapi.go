@@ -4,6 +4,7 @@ package pluginapi
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -105,7 +106,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	s := &socket{way: way{a.Tunnels, a.Requests, a.Apps, a.Metrics, a.Log}, conn: conn, caller: c, name: name}
+	s := &socket{way: way{a.Tunnels, a.Requests, a.Apps, a.Metrics, a.Log}, conn: conn, caller: c, name: name, handle: rand.Text()}
 	if full != nil {
 		a.Metrics.Refused.WithLabelValues(protocol.KindTooMany.String()).Inc()
 		s.end(closing(protocol.KindTooMany, "too many sockets of one person"))

@@ -17,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/pluginsocket"
 	"github.com/fairlead/fairlead/protocol/wsframe"
 	"github.com/fairlead/fairlead/relay/internal/access"
@@ -61,7 +62,7 @@ func TestSent(t *testing.T) {
 	if got := w.ended(conn); got != "3999 from the plugin" {
 		t.Error(got)
 	}
-	if got := <-asked; got != "GET /sessions/ses_1/plugin-ws/My_plug-1 [Connection Upgrade]" {
+	if got := <-asked; got != "GET /sessions/ses_1/plugin-ws/My_plug-1 [Connection Fairlead-Socket Upgrade]" {
 		t.Error(got)
 	}
 }
@@ -299,4 +300,61 @@ func TestHeldBack(t *testing.T) {
 		t.Error(got)
 	}
 	<-sent
+}
+
+// TestRenewed: a socket that a cookie has opened goes on under the grant with which
+// the cookie was renewed, here and at the agent; without plugins in it, it doesn't.
+func TestRenewed(t *testing.T) {
+	for _, caps := range [][]protocol.Capability{{protocol.CapView, protocol.CapPlugins}, {protocol.CapView}} {
+		w := newWorld(t)
+		opened, renewed := make(chan string, 1), make(chan string, 1)
+		w.agent = func(rw http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPut {
+				renewed <- strings.TrimPrefix(r.URL.Path, "/sessions/ses_1/plugin-sockets/")
+				rw.WriteHeader(http.StatusNoContent)
+				return
+			}
+			opened <- r.Header.Get(pluginsocket.Handle)
+			echo(rw, r)
+		}
+		grant, token := w.grant(protocol.CapView, protocol.CapPlugins)
+		value, app, err := w.api.Apps.Issue(grant, token, relaytest.Session, access.AppSession{})
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		conn, _, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(w.origin, "http")+Path+"it", &websocket.DialOptions{
+			HTTPHeader: http.Header{"Origin": {w.origin}, "Cookie": {access.AppCookieName + "=" + value}},
+		})
+		must(t, err)
+		defer conn.CloseNow()
+		said := func() error {
+			if err := conn.Write(ctx, websocket.MessageText, []byte("still there?")); err != nil {
+				return err
+			}
+			_, _, err := conn.Read(ctx)
+			return err
+		}
+		must(t, said())
+		later, laterToken := w.authority.Grant(func(g *jws.Grant) { g.Session, g.Caps, g.ExpiresAt = relaytest.Session, caps, g.IssuedAt+590 })
+		_, _, err = w.api.Apps.Issue(later, laterToken, relaytest.Session, app)
+		must(t, err)
+		if len(caps) == 1 {
+			w.authority.Ahead.Add(int64(6 * time.Minute))
+			if got := w.ended(conn); got != "4401 expired" {
+				t.Error(got)
+			}
+			continue
+		}
+		if handle := <-opened; handle != <-renewed || !protocol.ValidID(handle) {
+			t.Errorf("the agent was asked for another socket than %q", handle)
+		}
+		old, _, err := w.dial("it", w.ticket(grant, token))
+		must(t, err)
+		<-opened
+		w.authority.Ahead.Add(int64(6 * time.Minute))
+		if got := w.ended(old); got != "4401 expired" {
+			t.Error(got)
+		}
+		must(t, said())
+	}
 }

@@ -10,6 +10,8 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +27,9 @@ import (
 
 // Path is what comes before a plugin's name.
 const Path = "/plugin-ws/"
+
+// socketsPath is what comes before a socket's handle, at the agent.
+const socketsPath = "/plugin-sockets/"
 
 const (
 	// openTimeout bounds the way to the agent, its answer included.
@@ -74,6 +79,7 @@ type socket struct {
 	conn   net.Conn
 	caller webapp.Caller
 	name   string
+	handle string // the agent's name for it, that nobody else knows
 
 	torn bool // a write to the client has failed, perhaps within a frame; owned by whoever runs it
 }
@@ -103,24 +109,77 @@ func (s *socket) lead() wsframe.Closing {
 		return s.because(first(context.Cause(ctx), err))
 	}
 	defer stream.Close()
-	open := &attendance{conn: s.conn, stream: stream}
+	open := &attendance{conn: s.conn, stream: stream, newer: make(chan renewal, 1)}
 	defer context.AfterFunc(ctx, open.end)()
 	if s.caller.App.ID != "" {
+		ctx, cancel := context.WithCancel(ctx)
+		var renewing sync.WaitGroup
+		renewing.Go(func() { s.renewals(ctx, request, open.newer) })
+		defer renewing.Wait()
+		defer cancel()
 		defer s.apps.Attend(s.caller.App, s.caller.Grant, open)()
 	}
 	return s.pass(ctx, stream, from, open)
+}
+
+// renewals has the socket go on under newer grants until ctx ends: here, and at the
+// agent, which decides for itself.
+func (s *socket) renewals(ctx context.Context, request *reverseproxy.Request, newer <-chan renewal) {
+	for {
+		var next renewal
+		select {
+		case next = <-newer:
+		case <-ctx.Done():
+			return
+		}
+		if !next.grant.Allows(s.caller.Session, "", protocol.CapPlugins) {
+			continue // it ends with the grant that it has
+		}
+		err := request.Renew(next.grant)
+		if err == nil {
+			err = s.tell(ctx, next)
+		}
+		if err != nil {
+			s.log.Debug("plugin socket not renewed", "err", err)
+		}
+	}
+}
+
+// tell shows the agent a newer grant for the socket.
+func (s *socket) tell(ctx context.Context, next renewal) error {
+	stream, got, err := s.request(ctx, next.token, http.MethodPut, socketsPath+s.handle, "")
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	if got.status != http.StatusNoContent {
+		return protocol.Errorf(protocol.KindUpstream, "the agent answered %d", got.status)
+	}
+	return nil
+}
+
+// A renewal is a newer grant.
+type renewal struct {
+	grant *jws.Grant
+	token string
 }
 
 // An attendance is a socket that is open all the way.
 type attendance struct {
 	conn   net.Conn
 	stream *tunnel.Stream
+	newer  chan renewal
 	out    atomic.Bool // its cookie is no longer good
 }
 
-// Renew implements [access.AppSocket]. The stream to the agent has the grant with
-// which it was opened, and ends with that.
-func (a *attendance) Renew(*jws.Grant, string) {}
+// Renew implements [access.AppSocket]. Of grants that come in quick succession the
+// first is good for long enough.
+func (a *attendance) Renew(grant *jws.Grant, token string) {
+	select {
+	case a.newer <- renewal{grant, strings.Clone(token)}:
+	default:
+	}
+}
 
 // LoggedOut implements [access.AppSocket].
 func (a *attendance) LoggedOut() {
@@ -154,54 +213,69 @@ func (s *socket) because(err error) wsframe.Closing {
 
 // reach asks the agent for the plugin's frames.
 func (s *socket) reach(ctx context.Context) (*tunnel.Stream, *bufio.Reader, error) {
-	session, err := s.tunnels.Session(s.caller.Grant.Sandbox)
+	stream, got, err := s.request(ctx, s.caller.Token, http.MethodGet, Path+s.name,
+		"Connection: Upgrade\r\nUpgrade: "+pluginsocket.Upgrade+"\r\n"+pluginsocket.Handle+": "+s.handle+"\r\n")
 	if err != nil {
 		return nil, nil, err
+	}
+	switch {
+	case got.status == http.StatusSwitchingProtocols && got.upgrade == pluginsocket.Upgrade:
+		return stream, got.from, nil
+	case got.status == protocol.KindForbidden.Status():
+		err = protocol.Fault(protocol.KindForbidden, nil)
+	case got.status == protocol.KindTooMany.Status():
+		err = protocol.Fault(protocol.KindTooMany, nil)
+	default:
+		err = protocol.Errorf(protocol.KindUpstream, "the agent answered %d", got.status)
+	}
+	stream.Close()
+	return nil, nil, err
+}
+
+// An answered is the agent's answer, and what comes behind it.
+type answered struct {
+	status  int
+	upgrade string
+	from    *bufio.Reader
+}
+
+// request asks the agent under a grant, on a stream that is then the caller's.
+func (s *socket) request(ctx context.Context, token, method, path, header string) (*tunnel.Stream, answered, error) {
+	session, err := s.tunnels.Session(s.caller.Grant.Sandbox)
+	if err != nil {
+		return nil, answered{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	stream, _, err := session.Open(ctx, protocol.LaneBulk, protocol.Open{Kind: protocol.StreamHTTP, Grant: s.caller.Token})
+	stream, _, err := session.Open(ctx, protocol.LaneBulk, protocol.Open{Kind: protocol.StreamHTTP, Grant: token})
 	if err != nil {
-		return nil, nil, err
+		return nil, answered{}, err
 	}
 	stop := context.AfterFunc(ctx, func() { stream.Close() })
-	from, err := s.ask(stream)
+	got, err := ask(stream, fmt.Sprintf("%s /sessions/%s%s HTTP/1.1\r\nHost: %s\r\n%s\r\n", method, s.caller.Session, path, reverseproxy.Host, header))
 	if !stop() && err == nil {
 		err = protocol.Fault(protocol.KindUnavailable, ctx.Err())
 	}
 	if err != nil {
 		stream.Close()
-		return nil, nil, err
+		return nil, answered{}, err
 	}
-	return stream, from, nil
+	return stream, got, nil
 }
 
-// ask has the agent upgrade the stream.
-func (s *socket) ask(stream io.ReadWriter) (*bufio.Reader, error) {
-	_, err := fmt.Fprintf(stream, "GET /sessions/%s%s%s HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n",
-		s.caller.Session, Path, s.name, reverseproxy.Host, pluginsocket.Upgrade)
-	if err != nil {
-		return nil, protocol.Fault(protocol.KindUnavailable, err)
+// ask sends a request and reads the answer's header.
+func ask(stream io.ReadWriter, request string) (answered, error) {
+	if _, err := io.WriteString(stream, request); err != nil {
+		return answered{}, protocol.Fault(protocol.KindUnavailable, err)
 	}
 	limited := &io.LimitedReader{R: stream, N: maxAnswer}
 	from := bufio.NewReaderSize(limited, wsframe.Window)
 	resp, err := http.ReadResponse(from, nil)
 	if err != nil {
-		return nil, protocol.Fault(protocol.KindUpstream, err)
+		return answered{}, protocol.Fault(protocol.KindUpstream, err)
 	}
-	switch resp.StatusCode {
-	case http.StatusSwitchingProtocols:
-		if resp.Header.Get("Upgrade") != pluginsocket.Upgrade {
-			return nil, protocol.Errorf(protocol.KindUpstream, "the agent upgraded to something else")
-		}
-		limited.N = math.MaxInt64
-		return from, nil
-	case protocol.KindForbidden.Status():
-		return nil, protocol.Fault(protocol.KindForbidden, nil)
-	case protocol.KindTooMany.Status():
-		return nil, protocol.Fault(protocol.KindTooMany, nil)
-	}
-	return nil, protocol.Errorf(protocol.KindUpstream, "the agent answered %d", resp.StatusCode)
+	limited.N = math.MaxInt64
+	return answered{resp.StatusCode, resp.Header.Get("Upgrade"), from}, nil
 }
 
 // pass passes frames on both ways until both are over. The client's aren't looked

@@ -97,6 +97,10 @@ func (p *Requests) Begin(ctx context.Context, g *jws.Grant) (context.Context, *R
 	return ctx, one, nil
 }
 
+// Renew has the request go on under a newer grant of its user, which was just
+// verified.
+func (one *Request) Renew(g *jws.Grant) error { return one.use.Renew(g) }
+
 // ends ends a request when its grant ends.
 func (one *Request) ends(cause error) {
 	reason := cutExpired

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
@@ -21,6 +22,8 @@ import (
 
 // maxHeaderBytes bounds the header of a request.
 const maxHeaderBytes = 64 << 10
+
+var _ route.Life = (*lifetime.Use)(nil)
 
 // routes are what relays may ask over HTTP, for all tunnels.
 type routes struct {
@@ -143,8 +146,11 @@ func (l *Link) http(ctx context.Context, in *tunnel.Incoming, handler http.Handl
 	if err != nil {
 		return in.Refuse(err)
 	}
-	ctx, stop := l.Grants.Context(ctx, grant)
+	ctx, use, stop := l.Grants.Renewable(ctx, grant)
 	defer stop()
+	if use != nil { // else ctx has ended
+		ctx = route.WithLife(ctx, use)
+	}
 	stream, err := in.Accept(protocol.Opened{})
 	if err != nil {
 		return err

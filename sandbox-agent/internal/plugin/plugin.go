@@ -54,6 +54,7 @@ type Plugins struct {
 	known    *registry
 	upstream upstream
 	log      *slog.Logger
+	lives    lives // has its own lock
 
 	mu sync.Mutex
 	// Guarded by mu.
@@ -95,6 +96,7 @@ func (p *Plugins) SessionEnded(session protocol.SessionID) error {
 func (p *Plugins) Routes(mux *http.ServeMux) {
 	route.GetJSON(mux, "plugins", protocol.CapPlugins, func(session protocol.SessionID) any { return p.known.list(session) })
 	route.Get(mux, "plugin-ws/{name}", protocol.CapPlugins, p.serveSocket)
+	route.Put(mux, "plugin-sockets/{handle}", protocol.CapPlugins, p.lives.renew)
 }
 
 // enter counts one more socket of a person.
@@ -131,6 +133,7 @@ func (p *Plugins) serveSocket(w http.ResponseWriter, r *http.Request, session pr
 		return err
 	}
 	defer leave()
+	defer p.lives.add(handleOf(r, session, r.Header.Get(pluginsocket.Handle)), route.LifeOf(r))()
 	conn, buffers, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return protocol.Fault(protocol.KindInternal, err)

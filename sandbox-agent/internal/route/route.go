@@ -25,6 +25,26 @@ func GrantOf(r *http.Request) *jws.Grant {
 	return grant
 }
 
+type lifeKey struct{}
+
+// A Life is what ends a stream when its grant ends.
+type Life interface {
+	// Renew has it go on under a newer grant, which was just verified.
+	Renew(grant *jws.Grant) error
+}
+
+// WithLife returns ctx for requests of a stream.
+func WithLife(ctx context.Context, life Life) context.Context {
+	return context.WithValue(ctx, lifeKey{}, life)
+}
+
+// LifeOf returns what ends the stream of a request; nil: nothing that could be
+// renewed.
+func LifeOf(r *http.Request) Life {
+	life, _ := r.Context().Value(lifeKey{}).(Life)
+	return life
+}
+
 // A Handler answers a request about a session. An error that it returns is sent.
 type Handler func(w http.ResponseWriter, r *http.Request, session protocol.SessionID) error
 
