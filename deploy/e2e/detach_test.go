@@ -85,10 +85,13 @@ func TestFirstByteToLastViewer(t *testing.T) {
 
 	term.Close()
 	closed := time.Now()
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
 	for info := terminalInfo(t, ctx, s, id); info.Exited == nil; info = terminalInfo(t, ctx, s, id) {
 		if info.Waiting {
 			t.Fatalf("%+v", info)
 		}
+		<-poll.C
 	}
 	took := time.Since(closed)
 	t.Logf("it was gone %v after its last socket", took.Round(time.Millisecond))
