@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
 	"github.com/fairlead/fairlead/relay/internal/gateway"
+	"github.com/fairlead/fairlead/relay/internal/sidebarapi"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -25,6 +26,7 @@ func Metrics() *prometheus.Registry {
 type metrics struct {
 	gateway  *gateway.Metrics
 	dispatch *dispatch.Metrics
+	sidebar  *sidebarapi.Metrics
 
 	tunnels    *prometheus.GaugeVec     // by carrier
 	handshakes *prometheus.CounterVec   // by carrier and outcome
@@ -42,7 +44,7 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
-	m := &metrics{gateway: gateway.NewMetrics(reg), dispatch: dispatch.NewMetrics()}
+	m := &metrics{gateway: gateway.NewMetrics(reg), dispatch: dispatch.NewMetrics(), sidebar: sidebarapi.NewMetrics(reg)}
 	m.ofTunnels()
 	m.requests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "fairlead_control_plane_requests_total", Help: "The relay's own requests to the control plane, by what they are for and whether they were answered.",

@@ -73,12 +73,13 @@ func TestTheDocumentHasEveryRoute(t *testing.T) {
 
 // schemes are the credentials of the table of routes, as the document names them.
 var schemes = map[string][]string{
-	"grant":                {"grant"},
-	"grant or cookie":      {"grant", "streamCookie"},
-	"ticket or cookie":     {"socketCookie", "ticket"},
-	"grant or app cookie":  {"appCookie", "grant"},
-	"ticket or app cookie": {"appCookie", "ticket"},
-	"side panel's grant":   {"grant"},
+	"grant":                        {"grant"},
+	"grant or cookie":              {"grant", "streamCookie"},
+	"ticket or cookie":             {"socketCookie", "ticket"},
+	"grant or app cookie":          {"appCookie", "grant"},
+	"ticket or app cookie":         {"appCookie", "ticket"},
+	"side panel's grant":           {"grant"},
+	"grant or panel stream cookie": {"grant", "panelStreamCookie"},
 
 	"side panel's grant, cookie or nothing": {"grant", "panelCookie"},
 	"callback token":                        {"callbackToken"},

@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/gateway"
 	"github.com/fairlead/fairlead/relay/internal/openapi"
 	"github.com/fairlead/fairlead/relay/internal/sandboxapi"
+	"github.com/fairlead/fairlead/relay/internal/sidebarapi"
 )
 
 // routes registers everything that is served at the public origin. The console
@@ -53,6 +54,16 @@ func (r *Relay) routes(router access.Router) error {
 	r.chat.Register(router)
 	r.plugins.Register(router)
 	r.shell.Register(router)
+	if r.origins.Extensions() {
+		cookies, err := access.NewPanelStreams(r.cfg.appKey())
+		if err != nil {
+			return err
+		}
+		(&sidebarapi.API{
+			Origins: r.origins, Keys: r.keys, Cookies: cookies, Tunnels: r.fleet, Signer: signer, Dispatcher: r.dispatcher, Requests: r.requests,
+			Rejects: r.refused, Metrics: r.metrics.sidebar, Log: r.log,
+		}).Register(router)
+	}
 	r.previews.Register(router)
 	openapi.Register(router)
 	router.HandleFunc("GET /health", health)

@@ -69,7 +69,7 @@ var Floors = []struct {
 		"deploy/controlplane/internal/statedir",
 	}},
 	{F3, []string{
-		"relay/internal/gateway", "relay/internal/webapp", "relay/internal/chatapi", "relay/internal/shellapi", "relay/internal/panelapi", "relay/internal/controlapi", "relay/internal/sandboxapi",
+		"relay/internal/gateway", "relay/internal/webapp", "relay/internal/chatapi", "relay/internal/shellapi", "relay/internal/panelapi", "relay/internal/controlapi", "relay/internal/sandboxapi", "relay/internal/sidebarapi",
 		"relay/internal/console/...", "relay/internal/admin", "relay/internal/openapi", "relay/internal/preview", "relay/internal/pluginapi",
 		"sandbox-agent/internal/mcp/...", "sandbox-agent/internal/bridge", "sandbox-agent/internal/tools", "sandbox-agent/internal/files", "sandbox-agent/internal/link",
 		"sandbox-agent/internal/loopback", "sandbox-agent/internal/preview", "sandbox-agent/internal/metrics",
@@ -108,6 +108,7 @@ var Sideways = []struct{ From, To, Why string }{
 	{"relay/internal/pluginapi", "relay/internal/webapp", "it says who its sockets are from"},
 	{"relay/internal/shellapi", "relay/internal/webapp", "it says who opens a socket"},
 	{"relay/internal/shellapi", "relay/internal/gateway", "its sockets are upgraded there"},
+	{"relay/internal/sidebarapi", "relay/internal/gateway", "it counts a person's streams as sockets are counted"},
 	{"relay/internal/hub", "relay/internal/feed", "it shares what a feed keeps"},
 	{"relay/internal/chathub", "relay/internal/agentstream", "it has a stream per conversation"},
 	{"relay/internal/chathub", "relay/internal/chatring", "it shares what a ring keeps"},
