@@ -23,8 +23,6 @@ const (
 	// askAgain is how long the same command isn't sent again after nobody knew what
 	// became of it.
 	askAgain = time.Second
-	// maxBody bounds a body, in bytes.
-	maxBody = 64 << 10
 )
 
 // A body is what a panel sends: a JSON object whose other members don't count.
@@ -45,36 +43,49 @@ func (b body) number(name string) (n int64, err error) {
 	return n, nil
 }
 
-// A change is what a route asks for, and what it answers.
-type change struct {
-	do     op.Op
-	answer func(op.SidebarResult) map[string]any
+// answerOf is what a panel is told of what it has asked for.
+func answerOf(asked op.Body, r op.SidebarResult) map[string]any {
+	answer := map[string]any{"ok": true}
+	switch asked := asked.(type) {
+	case *op.SidebarSend:
+		if r.Position > 0 {
+			answer["queued"], answer["position"] = true, r.Position
+		} else {
+			answer["processing"] = true
+		}
+	case *op.SidebarStop:
+		if !asked.Kill {
+			answer["queuedMessages"] = r.QueuedMessages
+		}
+	case *op.SidebarSwitch:
+		answer["activeTab"] = r.ActiveTab
+	case *op.Plain:
+		answer["session"] = r.Session
+	}
+	return answer
 }
 
-// ok answers nothing else.
-func ok(op.SidebarResult) map[string]any { return map[string]any{"ok": true} }
-
 // change serves a route that changes something.
-func (a *API) change(asked func(body) (change, error)) http.HandlerFunc {
+func (a *API) change(asked func(body) (op.Op, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, err := a.bearer(r, protocol.CapChat, changes)
 		var b body
 		if err == nil {
 			b, err = readBody(w, r)
 		}
-		var what change
+		var do op.Op
 		if err == nil {
-			what, err = asked(b)
+			do, err = asked(b)
 		}
 		var result op.SidebarResult
 		if err == nil {
-			result, err = a.carryOut(r, c, what.do)
+			result, err = a.carryOut(r, c, do)
 		}
 		if err != nil {
 			a.refuse(w, err)
 			return
 		}
-		access.WriteJSON(w, http.StatusOK, what.answer(result))
+		access.WriteJSON(w, http.StatusOK, answerOf(do.Body, result))
 	}
 }
 
@@ -131,19 +142,14 @@ func plainly(err error) error {
 }
 
 // command is POST /sidebar-command {message, activeTabUrl, tabId?}.
-func command(b body) (change, error) {
+func command(b body) (op.Op, error) {
 	send := &op.SidebarSend{Message: strings.TrimSpace(b.text("message")), URL: pageURL(b.text("activeTabUrl"))}
 	if send.Message == "" {
-		return change{}, protocol.Errorf(protocol.KindInvalid, "Empty message")
+		return op.Op{}, protocol.Errorf(protocol.KindInvalid, "Empty message")
 	}
 	var err error
 	send.TabID, err = b.number("tabId")
-	return change{op.Op{Kind: op.KindSidebarSend, Body: send}, func(r op.SidebarResult) map[string]any {
-		if r.Position > 0 {
-			return map[string]any{"ok": true, "queued": true, "position": r.Position}
-		}
-		return map[string]any{"ok": true, "processing": true}
-	}}, err
+	return op.Op{Kind: op.KindSidebarSend, Body: send}, err
 }
 
 // pageURL returns a page's URL as the seed cleans it, "" for what is none.
@@ -164,54 +170,48 @@ func pageURL(text string) string {
 }
 
 // clearChat is POST /sidebar-chat/clear {tabId?}.
-func clearChat(b body) (change, error) {
+func clearChat(b body) (op.Op, error) {
 	tab, err := b.number("tabId")
-	return change{op.Op{Kind: op.KindSidebarClear, Body: &op.SidebarClear{TabID: tab}}, ok}, err
+	return op.Op{Kind: op.KindSidebarClear, Body: &op.SidebarClear{TabID: tab}}, err
 }
 
 // dismiss is POST /sidebar-queue/dismiss {index, tabId?}.
-func dismiss(b body) (change, error) {
+func dismiss(b body) (op.Op, error) {
 	tab, err := b.number("tabId")
 	if err != nil {
-		return change{}, err
+		return op.Op{}, err
 	}
 	index, err := b.number("index")
 	if len(b["index"]) == 0 {
 		err = protocol.Errorf(protocol.KindInvalid, "Invalid index")
 	}
-	return change{op.Op{Kind: op.KindSidebarDismiss, Body: &op.SidebarDismiss{Index: int(index), TabID: tab}}, ok}, err
+	return op.Op{Kind: op.KindSidebarDismiss, Body: &op.SidebarDismiss{Index: int(index), TabID: tab}}, err
 }
 
 // stop is POST /sidebar-agent/stop {tabId?}.
-func stop(b body) (change, error) {
+func stop(b body) (op.Op, error) {
 	tab, err := b.number("tabId")
-	return change{op.Op{Kind: op.KindSidebarStop, Body: &op.SidebarStop{TabID: tab}}, func(r op.SidebarResult) map[string]any {
-		return map[string]any{"ok": true, "queuedMessages": r.QueuedMessages}
-	}}, err
+	return op.Op{Kind: op.KindSidebarStop, Body: &op.SidebarStop{TabID: tab}}, err
 }
 
 // kill is POST /sidebar-agent/kill {tabId?}.
-func kill(b body) (change, error) {
+func kill(b body) (op.Op, error) {
 	tab, err := b.number("tabId")
-	return change{op.Op{Kind: op.KindSidebarStop, Body: &op.SidebarStop{TabID: tab, Kill: true}}, ok}, err
+	return op.Op{Kind: op.KindSidebarStop, Body: &op.SidebarStop{TabID: tab, Kill: true}}, err
 }
 
 // switchTab is POST /sidebar-tabs/switch {id}.
-func switchTab(b body) (change, error) {
+func switchTab(b body) (op.Op, error) {
 	id, err := b.number("id")
 	if err != nil || id <= 0 || id >= 1<<31 {
-		return change{}, protocol.Errorf(protocol.KindInvalid, "Invalid tab id")
+		return op.Op{}, protocol.Errorf(protocol.KindInvalid, "Invalid tab id")
 	}
-	return change{op.Op{Kind: op.KindSidebarSwitch, Body: &op.SidebarSwitch{TabID: id}}, func(r op.SidebarResult) map[string]any {
-		return map[string]any{"ok": true, "activeTab": r.ActiveTab}
-	}}, nil
+	return op.Op{Kind: op.KindSidebarSwitch, Body: &op.SidebarSwitch{TabID: id}}, nil
 }
 
 // renew is POST /sidebar-session/new.
-func renew(body) (change, error) {
-	return change{op.Op{Kind: op.KindSidebarNew, Body: &op.Plain{}}, func(r op.SidebarResult) map[string]any {
-		return map[string]any{"ok": true, "session": r.Session}
-	}}, nil
+func renew(body) (op.Op, error) {
+	return op.Op{Kind: op.KindSidebarNew, Body: &op.Plain{}}, nil
 }
 
 // event is POST /sidebar-agent/event, by which the seed's agent tells what it does.

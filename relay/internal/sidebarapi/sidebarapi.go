@@ -6,7 +6,6 @@ package sidebarapi
 import (
 	"log/slog"
 	"net/http"
-	"net/http/httputil"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +28,8 @@ type Tunnels interface {
 const (
 	// answerTimeout bounds the wait for the sandbox's answer.
 	answerTimeout = time.Minute
+	// maxBody bounds a body, in bytes.
+	maxBody = 64 << 10
 	// maxStreams bounds the streams of one person at this relay.
 	maxStreams = 32
 )
@@ -50,33 +51,6 @@ type API struct {
 	proxy  *reverseproxy.Proxy
 	pace   pace
 	opened gateway.Tally // streams
-}
-
-// Register adds the routes. It is called once, before any is used.
-func (a *API) Register(mux access.Router) {
-	a.proxy = reverseproxy.NewProxy(reverseproxy.Options{
-		Requests: a.Requests, What: reverseproxy.API, AnswerTimeout: answerTimeout, Log: a.Log,
-		Rewrite:  func(r *httputil.ProxyRequest) { reverseproxy.NarrowRequest(r.Out.Header) },
-		Response: reverseproxy.NarrowAnswer,
-		Refuse:   a.refuseRead,
-	})
-	mux.HandleFunc("POST /sidebar-command", a.change(command))
-	mux.HandleFunc("POST /sidebar-chat/clear", a.change(clearChat))
-	mux.HandleFunc("POST /sidebar-queue/dismiss", a.change(dismiss))
-	mux.HandleFunc("POST /sidebar-agent/stop", a.change(stop))
-	mux.HandleFunc("POST /sidebar-agent/kill", a.change(kill))
-	mux.HandleFunc("POST /sidebar-tabs/switch", a.change(switchTab))
-	mux.HandleFunc("POST /sidebar-session/new", a.change(renew))
-	mux.HandleFunc("POST /sidebar-agent/event", a.event)
-	mux.HandleFunc("POST /sse-session", a.openStreams)
-	for route, path := range map[string]string{
-		"/sidebar-chat": "sidebar/chat", "/sidebar-tabs": tabsPath, "/sidebar-session": "sidebar/session",
-		"/sidebar-session/list": "sidebar/sessions", "/activity/history": "activity/history",
-	} {
-		mux.HandleFunc("GET "+route, a.read(path))
-	}
-	mux.HandleFunc("GET /sidebar-chat/stream", a.stream("sidebar/chat/stream", 1))
-	mux.HandleFunc("GET /activity/stream", a.stream("activity/stream", 0))
 }
 
 // A caller is whoever has sent a request.
