@@ -73,12 +73,15 @@ func (o *opening) find(anew bool) (found, error) {
 	switch {
 	case err == nil:
 		return got, nil
-	case anew && protocol.KindOf(err) != protocol.KindConflict:
+	case anew && protocol.KindOf(err) != protocol.KindConflict && protocol.KindOf(err) != protocol.KindForbidden:
 		return found{}, err
 	}
 	// Nobody has seen how it ended, as the sandbox alone knows, and counts as seen
-	// what is shown on a stream from now on; or somebody else has replaced it.
-	before.Retire()
+	// what is shown on a stream from now on; or somebody else has replaced it; or who
+	// asks may only look.
+	if protocol.KindOf(err) != protocol.KindForbidden || before.Ended() {
+		before.Retire()
+	}
 	return o.joined(initJoined)
 }
 

@@ -241,6 +241,11 @@ func TestOnlyTheControllerTypes(t *testing.T) {
 	c.output("mine")
 	watcher.send(claudeInit)
 	watcher.output("mine")
+	w.mu.Lock()
+	w.refuses = func(string) error { return protocol.Errorf(protocol.KindForbidden, "no") }
+	w.mu.Unlock()
+	watcher.send(strings.Replace(claudeInit, `"type":"init"`, `"type":"init","forceRestart":true`, 1))
+	watcher.output("mine")
 	watcher.send(`{"type":"input","data":"not mine"}`)
 	if f := watcher.next(); f.Type != "error" || !strings.Contains(f.Message, "Nothing was typed") {
 		t.Errorf("typed: %+v", f)
