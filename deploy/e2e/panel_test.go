@@ -224,3 +224,55 @@ func TestSidePanelTerminal(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// The later panel with the real programs: its relay is killed, and it comes back to
+// the same claude and screen.
+func TestSidePanelComesBack(t *testing.T) {
+	p, _ := newSide(t)
+	var m, n sidePass
+	p.ask(http.MethodPost, "/pty-session", "", http.StatusOK, &m)
+	conn := p.open(m, http.Header{}, "gstack-pty."+m.AttachToken)
+	p.send(conn, websocket.MessageText, `{"type":"resize","cols":80,"rows":24}`)
+	p.send(conn, websocket.MessageText, `{"type":"start"}`)
+	pid := pidOf(t, p.expect(conn, "size=24 80."))
+	p.send(conn, websocket.MessageBinary, "before\n")
+	p.expect(conn, "got:before.")
+	must(t, syscall.Kill(p.s.Ready.Relays[0].PID, syscall.SIGKILL))
+	if _, _, err := conn.Read(p.ctx); err == nil {
+		t.Error("the socket goes on")
+	}
+	p.await("the relay", func() bool {
+		status, _, err := Call(p.ctx, http.MethodGet, p.s.Ready.Relays[0].URL+"/health", "", nil)
+		return err == nil && status == http.StatusOK
+	})
+	p.await("the sandbox", func() bool {
+		grant, err := p.s.Ready.User("alice").Grant(p.ctx, p.s.Ready.SessionID)
+		if err != nil {
+			return false
+		}
+		status, body, err := Call(p.ctx, http.MethodPost, p.s.Ready.Relays[0].URL+"/pty-session/reattach", grant,
+			map[string]any{"sessionId": m.SessionID}, "Origin", panelOrigin)
+		return err == nil && status == http.StatusOK && json.Unmarshal(body, &n) == nil
+	})
+	if n.SessionID != m.SessionID {
+		t.Errorf("%+v, then %+v", m, n)
+	}
+	conn = p.open(n, http.Header{}, "gstack-pty."+n.AttachToken)
+	if back := p.expect(conn, "got:before."); !strings.Contains(back, `"type":"reattach-begin"`) {
+		t.Errorf("%q", back)
+	}
+	p.send(conn, websocket.MessageBinary, "after\n")
+	p.expect(conn, "got:after.")
+	if !lives(pid) {
+		t.Error("it is another claude")
+	}
+	p.send(conn, websocket.MessageBinary, "quit\n")
+	for {
+		if _, _, err := conn.Read(p.ctx); err != nil {
+			if websocket.CloseStatus(err) != websocket.StatusNormalClosure {
+				t.Error(err)
+			}
+			return
+		}
+	}
+}
