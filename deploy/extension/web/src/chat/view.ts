@@ -44,7 +44,7 @@ export class ChatView {
 
   #drawTabs(chat: Conversations, tabs: BrowserTab[]): void {
     // What is talked about in a tab that is gone can still be read.
-    const listed: { id: number; name: string; url: string }[] = tabs.map(({ id, title, url }) => ({ id, name: name(title, url), url }));
+    const listed: { id: number; name: string; url: string }[] = tabs.map(({ id, title, url }) => ({ id, name: name(id, title, url), url }));
     if (!tabs.some(({ id }) => id === chat.shown.id)) listed.unshift({ id: chat.shown.id, name: chat.shown.id === 0 ? 'No tab' : `Tab ${chat.shown.id}`, url: '' });
     setHidden(this.#tabs, listed.length < 2 && chat.shown.id === 0);
     keyed(this.#tabs, listed, ({ id }) => String(id), ({ id }) => this.#chip(id), (element, { id, name, url }) => {
@@ -103,11 +103,11 @@ export class ChatView {
   }
 }
 
-function name(title: string, url: string): string {
+function name(id: number, title: string, url: string): string {
   if (title.trim() !== '') return visible(title);
   try {
-    return new URL(url).host || url;
+    return new URL(url).host || `Tab ${id}`;
   } catch {
-    return 'New tab';
+    return `Tab ${id}`;
   }
 }
