@@ -49,20 +49,29 @@ func findChromium(t *testing.T) string {
 	return ""
 }
 
-// openWindow starts a browser with a window of the given size.
-func openWindow(t *testing.T, name, url string, width, height int64) *window {
+// openWindow starts a browser with a window of the given size; more are further
+// options of Chromium.
+func openWindow(t *testing.T, name, url string, width, height int64, more ...chromedp.ExecAllocatorOption) *window {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(findChromium(t)), chromedp.UserDataDir(t.TempDir()), chromedp.Flag("headless", "new"),
 		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WSURLReadTimeout(patience),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 	)
+	options = append(options, more...)
 	ctx, stop := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)
 	t.Cleanup(stop)
+	return openTab(t, name, ctx, url, width, height)
+}
+
+// openTab opens a page in a tab of the browser that ctx belongs to, its first one if
+// it has none yet.
+func openTab(t *testing.T, name string, ctx context.Context, url string, width, height int64) *window {
+	t.Helper()
 	w := &window{t, name, ctx}
 	w.run(devtools(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
 		Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 500,
