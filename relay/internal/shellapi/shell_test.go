@@ -292,11 +292,14 @@ func TestStartsAnew(t *testing.T) {
 			if i == 0 {
 				c.send(`{"type":"input","data":"first"}`)
 				c.output("first")
-				before.send(init) // both want it anew; either may be first
+				before.send(init)
+				before.send(`{"type":"input","data":"another"}`)
+				before.output("another")
+				c.output("(SIGHUP)\x1b[0m\r\n") // its own was closed
 			}
 		}
 		c.send(`{"type":"input","data":"second"}`)
-		if got := c.output("second"); strings.Contains(got, "first") {
+		if got := c.output("second"); got != "second" {
 			t.Errorf("the new one has %q", got)
 		}
 	}
