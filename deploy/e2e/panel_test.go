@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"os"
 	"os/exec"
@@ -161,8 +160,6 @@ func pidOf(t *testing.T, printed string) int {
 	return pid
 }
 
-func lives(pid int) bool { return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }
-
 // Seed 000's panel with the real programs: nothing runs before its first byte; claude
 // has the panel's size and finds the files at home; and one that ignores INT and HUP
 // is killed when the panel goes, not before 3 s.
@@ -206,7 +203,7 @@ func TestSidePanelTerminal(t *testing.T) {
 	})
 	began := time.Now()
 	must(t, conn.Close(websocket.StatusNormalClosure, ""))
-	p.await("its end", func() bool { return !lives(pid) })
+	p.await("its end", func() bool { return !alive(pid) })
 	if took := time.Since(began); took < 2*time.Second {
 		t.Errorf("it was killed after %v", took)
 	} else {
@@ -263,7 +260,7 @@ func TestSidePanelComesBack(t *testing.T) {
 	}
 	p.send(conn, websocket.MessageBinary, "after\n")
 	p.expect(conn, "got:after.")
-	if !lives(pid) {
+	if !alive(pid) {
 		t.Error("it is another claude")
 	}
 	p.send(conn, websocket.MessageBinary, "quit\n")

@@ -186,7 +186,7 @@ func (b *tab) until(what string) {
 	b.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(60 * time.Second)
 	for {
 		shown, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("Boolean("+what+")"))
 		if shown && err == nil {
