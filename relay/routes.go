@@ -34,7 +34,7 @@ func (r *Relay) routes(router access.Router) error {
 		r.panel.Origins, r.panel.Signer = r.origins, signer
 		r.panel.Register(router)
 		terminals.Panel, r.chat.Panel = http.HandlerFunc(r.panel.Mint), http.HandlerFunc(r.panel.Socket)
-		health = r.panel.Health(time.Now())
+		health = r.panel.Health(time.Now(), r.health)
 	}
 	terminals.Register(router)
 	(&controlapi.API{
@@ -83,8 +83,13 @@ func closeUnlessUpgraded(next http.Handler) http.Handler {
 	})
 }
 
-// health is GET /health: the relay answers, with its revision. Anybody may ask,
-// so it says nothing else (seed 000's gave a token away).
+// health is GET /health: the relay answers, with its revision, and whether side
+// panels may come. Anybody may ask, so it says nothing else (seed 000's gave a token
+// away).
 func (r *Relay) health(w http.ResponseWriter, _ *http.Request) {
-	access.WriteJSON(w, http.StatusOK, map[string]string{"status": "ok", "revision": r.cfg.Revision})
+	said := map[string]any{"status": "ok", "revision": r.cfg.Revision}
+	if r.origins.Extensions() {
+		said["chatEnabled"] = true
+	}
+	access.WriteJSON(w, http.StatusOK, said)
 }

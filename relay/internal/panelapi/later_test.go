@@ -311,6 +311,16 @@ func TestOnlyTheLastTab(t *testing.T) {
 func TestHealth(t *testing.T) {
 	w := newWorld(t)
 	said := w.text(w.ask(http.MethodGet, "/health", "", ""))
+	for name, header := range map[string][]string{
+		"a program": {"Origin", ""}, "a person": {"Origin", "", "Sec-Fetch-Mode", "navigate"},
+	} {
+		if said := w.text(w.ask(http.MethodGet, "/health", "", "", header...)); said != "not a panel" {
+			t.Errorf("%s is told %s", name, said)
+		}
+	}
+	if said := w.text(w.ask(http.MethodGet, "/health", "", "", "Origin", "", "Sec-Fetch-Mode", "cors")); !strings.Contains(said, "healthy") {
+		t.Errorf("an extension that a browser sends no Origin for: %s", said)
+	}
 	for _, want := range []string{
 		`"status":"healthy"`, `"revision":"r1"`, `"chatEnabled":true`, `"security":{"status":"off"}`, `"session":null`, `"tabs":0`, `"uptime":`, `"mode":`,
 		`"agent":{"queueLength":0,"runningFor":null,"status":"idle"}`, `"terminalPort":`,

@@ -113,7 +113,7 @@ func newWorld(t testing.TB) *world {
 	mux := http.NewServeMux()
 	w.api.Register(mux)
 	chats := w.besides(mux, origins, dispatcher, signer)
-	mux.HandleFunc("GET /health", w.api.Health(time.Now()))
+	mux.HandleFunc("GET /health", w.api.Health(time.Now(), func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "not a panel") }))
 	server.Config.Handler = origins.Guard(origins.Share(mux))
 	server.Start()
 	t.Cleanup(func() {
