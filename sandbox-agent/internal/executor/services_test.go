@@ -61,6 +61,20 @@ func (f *fakeServices) chats() feature.Operations {
 	}
 }
 
+// panels are the operations on side panels.
+func (f *fakeServices) panels() feature.Operations {
+	all := feature.Operations{}
+	for _, kind := range []string{
+		op.KindSidebarSend, op.KindSidebarStop, op.KindSidebarClear, op.KindSidebarDismiss, op.KindSidebarSwitch, op.KindSidebarNew, op.KindPanelTab,
+	} {
+		all[kind] = feature.Do(func(_ context.Context, c *jws.Command, body op.Body) (protocol.OpResult, error) {
+			f.note(kind, string(c.Target.SessionID))
+			return feature.Done(c), f.err
+		})
+	}
+	return all
+}
+
 type fakeBroker struct{ *fakeServices }
 
 func (f fakeBroker) Decide(s protocol.SessionID, secret, domain string, d protocol.Decision) error {
