@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -156,10 +157,20 @@ func (w *window) untilText(id, text string) {
 	w.until(fmt.Sprintf(`document.querySelector(%q)?.innerText.includes(%q)`, selector(id), text))
 }
 
+// click clicks an element once it is there. Where the page draws it anew while it is
+// looked for, that wasn't a click: the next look finds the new one.
 func (w *window) click(id string) {
 	w.t.Helper()
-	w.until(fmt.Sprintf(`document.querySelector(%q)?.checkVisibility()`, selector(id)))
-	w.run(chromedp.Click(chromedp.CSS(selector(id)), chromedp.NodeVisible))
+	for {
+		w.until(fmt.Sprintf(`document.querySelector(%q)?.checkVisibility()`, selector(id)))
+		err := chromedp.Do(w.ctx, chromedp.Click(chromedp.CSS(selector(id)), chromedp.NodeVisible))
+		if err == nil {
+			return
+		}
+		if w.ctx.Err() != nil || !strings.Contains(err.Error(), "Could not find node") {
+			w.t.Fatalf("%s's browser: %v", w.name, err)
+		}
+	}
 }
 
 // typeLine types text and Enter into the terminal, as a keyboard does.

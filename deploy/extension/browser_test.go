@@ -218,10 +218,20 @@ func (b *tab) untilScreen(text string) {
 	b.until(fmt.Sprintf(`window.fairlead.screenText().includes(%q)`, text))
 }
 
+// click clicks an element once it is there. Where the page draws it anew while it is
+// looked for, that wasn't a click: the next look finds the new one.
 func (b *tab) click(id string) {
 	b.Helper()
-	b.until(fmt.Sprintf(`document.querySelector(%q)?.checkVisibility()`, selector(id)))
-	b.run(chromedp.Click(chromedp.CSS(selector(id)), chromedp.NodeVisible))
+	for {
+		b.until(fmt.Sprintf(`document.querySelector(%q)?.checkVisibility()`, selector(id)))
+		err := chromedp.Do(b.ctx, chromedp.Click(chromedp.CSS(selector(id)), chromedp.NodeVisible))
+		if err == nil {
+			return
+		}
+		if b.ctx.Err() != nil || !strings.Contains(err.Error(), "Could not find node") {
+			b.Fatal(err)
+		}
+	}
 }
 
 // types presses keys, wherever the focus is.
