@@ -40,15 +40,18 @@ type world struct {
 	pool      *x509.CertPool
 	cfg       Config
 	puts      chan bool // whether a registration says draining
+	alone     bool      // there is no other relay yet but for one that drains
 
 	addresses chan Addresses // once ready
 	stop      context.CancelFunc
 	ended     chan error
 }
 
-func newWorld(t *testing.T, drain time.Duration) *world {
+func newWorld(t *testing.T, drain time.Duration) *world { return newWorldOf(t, drain, false) }
+
+func newWorldOf(t *testing.T, drain time.Duration, alone bool) *world {
 	w := &world{
-		t: t, authority: relaytest.NewAuthority(t), cfg: complete(),
+		t: t, alone: alone, authority: relaytest.NewAuthority(t), cfg: complete(),
 		puts: make(chan bool, 16), addresses: make(chan Addresses, 1), ended: make(chan error, 1),
 	}
 	plane := httptest.NewServer(http.HandlerFunc(w.controlPlane))
@@ -83,6 +86,10 @@ func (w *world) controlPlane(rw http.ResponseWriter, r *http.Request) {
 	}
 	json.NewDecoder(r.Body).Decode(&body)
 	w.puts <- body.Draining
+	if w.alone && !body.Draining {
+		io.WriteString(rw, `{"relays":[]}`)
+		return
+	}
 	json.NewEncoder(rw).Encode(map[string]any{"relays": []map[string]string{
 		{"id": "rl_3", "tunnel": "nonsense", "public_origin": "https://unlisted.example"},
 		{"id": "rl_2", "tunnel": otherTunnel, "public_origin": otherOrigin},
@@ -198,6 +205,25 @@ func submit(url string, env protocol.CommandEnvelope) int {
 }
 
 // TestDrainEndsInTime: an agent that doesn't leave doesn't keep the relay.
+// TestDrainOfANewcomer: a relay that knows no other one waits longer for the control
+// plane, which may: without it nobody could be sent anywhere.
+func TestDrainOfANewcomer(t *testing.T) {
+	defer func(before time.Duration) { deregisterTimeout = before }(deregisterTimeout)
+	deregisterTimeout = 0
+	w := newWorldOf(t, longDrain, true)
+	at := <-w.addresses
+	for len(w.puts) > 0 {
+		<-w.puts
+	}
+	agent := w.dial(at.Tunnel)
+	w.stop()
+	if m := <-agent.GoAways(); len(m.Alternates) != 1 {
+		t.Errorf("GOAWAY %+v", m)
+	}
+	agent.Close()
+	w.finish()
+}
+
 func TestDrainEndsInTime(t *testing.T) {
 	const drain = 600 * time.Millisecond
 	w := newWorld(t, drain)

@@ -236,14 +236,21 @@ func (r *Relay) others() []peer {
 // the others.
 func (r *Relay) register(ctx context.Context) error { return r.put(ctx, false) }
 
-// deregisterTimeout bounds the last request to the control plane. It is a
-// variable so that a test can raise it.
+// deregisterTimeout bounds the last request to the control plane, and aloneTimeout
+// that of a relay that knows no other one yet: without an answer nobody could be sent
+// anywhere. The first is a variable so that a test can raise it.
 var deregisterTimeout = 500 * time.Millisecond
+
+const aloneTimeout = 3 * time.Second
 
 // deregister takes this relay off the control plane's list, so that nobody is
 // sent here any more, and learns of the others one last time.
 func (r *Relay) deregister(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, deregisterTimeout)
+	within := deregisterTimeout
+	if len(r.others()) == 0 {
+		within = max(within, aloneTimeout)
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	if err := r.put(ctx, true); err != nil {
 		r.log.Warn("not deregistered", "err", err)
