@@ -208,7 +208,7 @@ func (w *routeWorld) sandbox(in *tunnel.Incoming) {
 		return
 	}
 	if in.Open.Kind == protocol.StreamCommand {
-		protocol.Write(stream, relaytest.OK("cmd_1", protocol.OpResult{PTYID: "pty_1", AgentState: protocol.AgentRunning}))
+		protocol.Write(stream, relaytest.OK("cmd_1", protocol.OpResult{PTYID: "pty_1", AgentState: protocol.AgentRunning, Approval: &protocol.Approval{}}))
 		return
 	}
 	buf := make([]byte, 4096)
@@ -250,6 +250,7 @@ var bodies = map[string]string{
 	"POST /control/revocations":              "not.a.list",
 	"POST /sidebar-command":                  `{"message":"go to hn","activeTabUrl":"https://a.example/"}`,
 	"POST /sidebar-queue/dismiss":            `{"index":0}`,
+	"POST /sidebar-agent/answer":             `{"requestId":"apr_1","allow":true}`,
 	"POST /sidebar-tabs/switch":              `{"id":1}`,
 }
 

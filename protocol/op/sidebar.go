@@ -35,6 +35,14 @@ const (
 	MaxSidebarURL = 2048
 )
 
+// What became of a question in the side panel's chat, which tool.decide answers.
+const (
+	QuestionAllowed   = "allowed"
+	QuestionDenied    = "denied"
+	QuestionTimeout   = "timeout"   // nobody answered in time: denied
+	QuestionWithdrawn = "withdrawn" // its run was stopped, or is over
+)
+
 // SidebarSend is the body of sidebar.send: a message to the agent of one tab.
 type SidebarSend struct {
 	Message string `json:"message"`

@@ -43,7 +43,7 @@ func TestWhatExtensionsMayUse(t *testing.T) {
 	}
 	for _, path := range []string{
 		"/ws", "/pty-session", "/pty-session/reattach", "/pty-restart", "/pty-dispose", "/claude-available", "/health", "/grants",
-		"/chat-session", "/sse-session", "/sidebar-command", "/sidebar-chat", "/sidebar-agent/event", "/sidebar-tabs/switch",
+		"/chat-session", "/sse-session", "/sidebar-command", "/sidebar-chat", "/sidebar-agent/event", "/sidebar-agent/answer", "/sidebar-tabs/switch",
 		"/activity/stream", "/activity/history",
 	} {
 		if code := status(with, path, "Origin", listed); code != http.StatusOK {

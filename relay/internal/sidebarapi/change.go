@@ -77,9 +77,13 @@ func (a *API) change(asked func(body) (op.Op, error)) http.HandlerFunc {
 		if err == nil {
 			do, err = asked(b)
 		}
-		var result op.SidebarResult
+		var done protocol.OpResult
 		if err == nil {
-			result, err = a.carryOut(r, c, do)
+			done, err = a.carryOut(r, c, do)
+		}
+		var result op.SidebarResult
+		if err == nil && len(done.Sidebar) > 0 && json.Unmarshal(done.Sidebar, &result) != nil {
+			err = errNonsense
 		}
 		if err != nil {
 			a.refuse(w, err)
@@ -88,6 +92,8 @@ func (a *API) change(asked func(body) (op.Op, error)) http.HandlerFunc {
 		access.WriteJSON(w, http.StatusOK, answerOf(do.Body, result))
 	}
 }
+
+var errNonsense = protocol.Errorf(protocol.KindUpstream, "the sandbox's answer makes no sense")
 
 // readBody returns a request's body, whatever its type is said to be; none is an
 // empty object.
@@ -105,9 +111,9 @@ func readBody(w http.ResponseWriter, r *http.Request) (body, error) {
 
 // carryOut has an operation signed and carried out. While nobody knows what became
 // of it the same command is sent again, which runs only once.
-func (a *API) carryOut(r *http.Request, c caller, do op.Op) (result op.SidebarResult, err error) {
+func (a *API) carryOut(r *http.Request, c caller, do op.Op) (done protocol.OpResult, err error) {
 	if err := do.Body.Check(); err != nil {
-		return result, plainly(err)
+		return done, plainly(err)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), commandTimeout)
 	defer cancel()
@@ -116,23 +122,20 @@ func (a *API) carryOut(r *http.Request, c caller, do op.Op) (result op.SidebarRe
 		key = rand.Text()
 	}
 	if len(key) > protocol.MaxIDBytes {
-		return result, protocol.Errorf(protocol.KindInvalid, "Idempotency-Key is over %d bytes", protocol.MaxIDBytes)
+		return done, protocol.Errorf(protocol.KindInvalid, "Idempotency-Key is over %d bytes", protocol.MaxIDBytes)
 	}
 	env, err := a.Signer.Sign(ctx, dispatch.SignRequest{
 		Grant: c.token, Op: do, IdempotencyKey: key,
 		Target: protocol.CommandTarget{SandboxID: c.grant.Sandbox, SessionID: c.grant.Session},
 	})
 	if err != nil {
-		return result, err
+		return done, err
 	}
-	done, err := a.Dispatcher.Run(ctx, env)
+	done, err = a.Dispatcher.Run(ctx, env)
 	for protocol.KindOf(err) == protocol.KindUnknown && !errors.Is(err, dispatch.ErrRestarted) && pause.For(ctx, askAgain) == nil {
 		done, err = a.Dispatcher.Run(ctx, env)
 	}
-	if err == nil && len(done.Sidebar) > 0 && json.Unmarshal(done.Sidebar, &result) != nil {
-		err = protocol.Errorf(protocol.KindUpstream, "the sandbox's answer makes no sense")
-	}
-	return result, err
+	return done, err
 }
 
 // plainly returns what is wrong with an operation without its name for it.

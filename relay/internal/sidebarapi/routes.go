@@ -20,6 +20,7 @@ func (a *API) Register(mux access.Router) {
 	mux.HandleFunc("POST /sidebar-queue/dismiss", a.change(dismiss))
 	mux.HandleFunc("POST /sidebar-agent/stop", a.change(stop))
 	mux.HandleFunc("POST /sidebar-agent/kill", a.change(kill))
+	mux.HandleFunc("POST /sidebar-agent/answer", a.answer)
 	mux.HandleFunc("POST /sidebar-tabs/switch", a.change(switchTab))
 	mux.HandleFunc("POST /sidebar-session/new", a.change(renew))
 	mux.HandleFunc("POST /sidebar-agent/event", a.event)

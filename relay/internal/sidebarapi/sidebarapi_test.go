@@ -49,6 +49,7 @@ type world struct {
 	signed  []string                                     // operations, as JSON
 	asked   []string                                     // of the sandbox, paths with queries
 	execute func(kind string) (op.SidebarResult, error)  // the sandbox's
+	decided protocol.OpResult                            // what the sandbox says of a decision
 	serve   func(w http.ResponseWriter, r *http.Request) // the sandbox's
 }
 
@@ -155,6 +156,10 @@ func (w *world) carryOut(c *jws.Command) protocol.Result {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	result, err := w.execute(c.Kind())
+	if err == nil && c.Kind() == op.KindToolDecide {
+		w.decided.Kind = c.Kind()
+		return relaytest.OK(c.CommandID, w.decided)
+	}
 	if err == nil {
 		text, _ := json.Marshal(result)
 		return relaytest.OK(c.CommandID, protocol.OpResult{Kind: c.Kind(), Sidebar: text})
@@ -334,6 +339,9 @@ func TestWhoMay(t *testing.T) {
 		"a token beside a grant":       {"GET", "/activity/stream?token=x", view, nil, 401},
 		"a bad grant beside a cookie":  {"GET", "/activity/stream", "x", []string{"Cookie", cookie}, 401},
 		"a message without chat":       {"POST", "/sidebar-command", view, nil, 403},
+		"an answer without approve":    {"POST", "/sidebar-agent/answer", w.grant("alice", protocol.CapChat, protocol.CapView), nil, 403},
+		"a cookie for an answer":       {"POST", "/sidebar-agent/answer", "", []string{"Cookie", cookie, "Origin", extension}, 401},
+		"another extension's answer":   {"POST", "/sidebar-agent/answer", w.grant("alice", protocol.CapApprove), []string{"Origin", stranger}, 403},
 		"an event without chat":        {"POST", "/sidebar-agent/event", view, nil, 403},
 		"a poll without view":          {"GET", "/sidebar-chat", chat, nil, 403},
 		"a grant of no session":        {"GET", "/sidebar-chat", nameless, nil, 400},

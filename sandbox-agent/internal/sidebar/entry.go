@@ -1,12 +1,15 @@
 package sidebar
 
 import (
+	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/lineup"
 )
 
@@ -22,8 +25,8 @@ const (
 	typeText     = "text"
 	typeResult   = "result"
 	typeTool     = "tool_use"
-	typeQuestion = "permission_request"   // ours: panels of the seed show nothing
-	typeAnswered = "permission_cancelled" // ours
+	typeQuestion = "question" // ours, as the next one: panels of the seed show nothing
+	typeAnswered = "answered"
 )
 
 // Texts of the seed.
@@ -52,8 +55,17 @@ type Entry struct {
 	Error   string     `json:"error,omitempty"`
 	TabID   lineup.Tab `json:"tabId"`
 
-	RequestID string `json:"requestId,omitempty"` // of a question: the approval's id
-	Revision  uint64 `json:"revision,omitempty"`  // of that
+	entryQuestion
+}
+
+// An entryQuestion is what the entries of a question have.
+type entryQuestion struct {
+	RequestID string          `json:"requestId,omitempty"` // the approval's id
+	Revision  uint64          `json:"revision,omitempty"`  // of that
+	ExpiresAt string          `json:"expiresAt,omitempty"` // absent: never
+	Cut       bool            `json:"cut,omitempty"`       // the input isn't all that the tool is to do
+	Outcome   string          `json:"outcome,omitempty"`   // one of op.QuestionAllowed and its like
+	By        protocol.UserID `json:"by,omitempty"`        // who has answered
 }
 
 // size is about what an entry takes in memory.
@@ -70,6 +82,7 @@ type telling struct {
 	deltas  bool               // it was told of a text in pieces that isn't whole yet
 	said    string             // the latest whole text
 	failed  string             // the latest error
+	asks    []string           // questions that are open, by their ids
 }
 
 // tell returns the entries of an event, and whether the pieces of a text are
@@ -95,9 +108,11 @@ func (t *telling) tell(e protocol.ChatEvent) (entries []Entry, whole bool) {
 	case protocol.ChatToolUse:
 		return []Entry{{Type: typeTool, Tool: e.ToolName, Input: summary(e.ToolName, e.ToolInput)}}, false
 	case protocol.ChatPermissionRequest:
-		return []Entry{{Type: typeQuestion, Tool: e.ToolName, Input: summary(e.ToolName, e.Input), RequestID: e.RequestID, Revision: e.Revision}}, false
+		t.asks = append(t.asks, e.RequestID)
+		return []Entry{question(e)}, false
 	case protocol.ChatPermissionCancelled:
-		return []Entry{{Type: typeAnswered, RequestID: e.RequestID, Text: e.Reason}}, false
+		t.asks = slices.DeleteFunc(t.asks, func(id string) bool { return id == e.RequestID })
+		return []Entry{answered(e)}, false
 	case protocol.ChatError:
 		t.failed = content
 	case protocol.ChatComplete:
@@ -106,9 +121,67 @@ func (t *telling) tell(e protocol.ChatEvent) (entries []Entry, whole bool) {
 	return nil, false
 }
 
+// question is the entry of a question. It shows all that the tool is to do, since a
+// person decides by it.
+func question(e protocol.ChatEvent) Entry {
+	whole := whole(e.Input)
+	shown := cut(whole, maxText)
+	return Entry{Type: typeQuestion, Tool: e.ToolName, Input: shown, entryQuestion: entryQuestion{
+		RequestID: e.RequestID, Revision: e.Revision, ExpiresAt: e.ExpiresAt, Cut: len(shown) < len(whole),
+	}}
+}
+
+// whole is all that a tool is to do: the command, where there is little else, or the
+// input as it is.
+func whole(input json.RawMessage) string {
+	var members map[string]json.RawMessage
+	var command string
+	if json.Unmarshal(input, &members) == nil && json.Unmarshal(members["command"], &command) == nil && command != "" {
+		delete(members, "command")
+		delete(members, "description") // the agent's own words
+		if len(members) == 0 {
+			return command
+		}
+	}
+	var indented bytes.Buffer
+	if json.Indent(&indented, input, "", "  ") != nil {
+		return string(input)
+	}
+	return indented.String()
+}
+
+// answered is the entry that says that a question is over.
+func answered(e protocol.ChatEvent) Entry {
+	q := entryQuestion{RequestID: e.RequestID, Outcome: op.QuestionWithdrawn}
+	switch {
+	case e.Reason == protocol.CancelledTimeout:
+		q.Outcome = op.QuestionTimeout
+	case e.Reason == protocol.CancelledDecided && e.Decision.Allows():
+		q.Outcome = op.QuestionAllowed
+	case e.Reason == protocol.CancelledDecided:
+		q.Outcome = op.QuestionDenied
+	}
+	if e.From != nil {
+		q.By = e.From.UserID
+	}
+	return Entry{Type: typeAnswered, entryQuestion: q}
+}
+
+// end notes that the panel is told that the run is over, and returns what has to be
+// said before: nobody can answer its questions any more.
+func (t *telling) end() (withdrawn []Entry) {
+	for _, id := range t.asks {
+		withdrawn = append(withdrawn, answered(protocol.ChatEvent{ChatQuestion: protocol.ChatQuestion{RequestID: id}}))
+	}
+	t.asks, t.ended = nil, true
+	return withdrawn
+}
+
 // over returns the entries of a run's end.
-func (t *telling) over(e protocol.ChatEvent) []Entry {
-	t.ended = true
+func (t *telling) over(e protocol.ChatEvent) []Entry { return append(t.end(), t.last(e)...) }
+
+// last returns the entries that say how a run has ended.
+func (t *telling) last(e protocol.ChatEvent) []Entry {
 	switch {
 	case e.Aborted != nil && *e.Aborted:
 		return []Entry{{Type: typeError, Error: textStopped}}

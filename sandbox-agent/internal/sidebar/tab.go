@@ -172,10 +172,13 @@ func (t *tab) began(e protocol.ChatEvent) {
 // end tells the panel that the run is over, unless it was told. The caller holds
 // the panel's mu.
 func (t *tab) end(why string) {
-	if !t.runs.ended {
-		t.board.add(t.id, Entry{Role: roleAgent, Type: typeError, Error: why})
+	if t.runs.ended {
+		return
 	}
-	t.runs.ended = true
+	for _, e := range append(t.runs.end(), Entry{Type: typeError, Error: why}) {
+		e.Role = roleAgent
+		t.board.add(t.id, e)
+	}
 }
 
 // next goes on with the message that waits longest. The caller holds board.mu.

@@ -149,10 +149,10 @@ test('each tab is known to be at work, or not', () => {
 });
 
 test('a question stands until it is answered, or nobody waits', () => {
-  const asked = [user('a'), agent('permission_request', { tool: 'Bash', input: 'ls', requestId: 'r1' })];
+  const asked = [user('a'), agent('question', { tool: 'Bash', input: 'ls', requestId: 'r1' })];
   assert.deepEqual(rows(told(...asked)), ['user a', 'question ls']);
-  assert.deepEqual(rows(told(...asked, agent('permission_cancelled', { requestId: 'r2' }))), ['user a', 'question ls']);
-  assert.deepEqual(rows(told(...asked, agent('permission_cancelled', { requestId: 'r1' }))), ['user a']);
+  assert.deepEqual(rows(told(...asked, agent('answered', { requestId: 'r2' }))), ['user a', 'question ls']);
+  assert.deepEqual(rows(told(...asked, agent('answered', { requestId: 'r1' }))), ['user a']);
   assert.deepEqual(rows(told(...asked, agent('agent_done'))), ['user a']);
 });
 

@@ -192,11 +192,11 @@ export class Conversations {
       case 'security_event':
         tab.rows.push({ ...key, kind: 'note', text: reason === '' ? 'Something on the page was held back.' : reason });
         return;
-      case 'permission_request':
+      case 'question':
         this.#end(tab);
         tab.rows.push({ ...key, kind: 'question', tool, text: input, request: requestId });
         return;
-      case 'permission_cancelled':
+      case 'answered':
         tab.rows = tab.rows.filter(({ request }) => request === undefined || request !== requestId);
     }
   }
