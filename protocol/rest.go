@@ -89,6 +89,7 @@ type CommandTarget struct {
 	PTYID       PTYID     `json:"ptyId,omitempty"`
 	ExtensionID string    `json:"extensionId,omitempty"`
 	TabID       int64     `json:"tabId,omitempty"`
+	BrowserID   string    `json:"browserId,omitempty"` // the extension's installation; empty: the only one
 }
 
 // Callback statuses.

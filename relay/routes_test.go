@@ -245,6 +245,7 @@ var bodies = map[string]string{
 	"POST /sessions/{sid}/egress/revoke":     `{"domain":"a.example"}`,
 	"POST /sessions/{sid}/previews":          `{"port":3000}`,
 	"POST /control/commands":                 `{"type":"control.command","jws":"a.b.c"}`,
+	"POST /control/browsers":                 `{"type":"control.command","jws":"a.b.c"}`,
 	"POST /control/callback":                 `{"type":"control.callback","commandId":"cmd_x","status":"ok"}`,
 	"POST /control/settled":                  `{"type":"control.callback","commandId":"cmd_x","status":"ok"}`,
 	"POST /control/revocations":              "not.a.list",

@@ -261,6 +261,8 @@ type fakeRelay struct {
 	envelopes []protocol.CommandEnvelope
 	settled   []string // "TOKEN BODY" of each /control/settled
 	unsettled int      // so many of them are answered 404
+	browsers  string   // the answer of /control/browsers; empty: 404, as of an older relay
+	paths     []string // of the commands
 }
 
 func newFakeRelay(t *testing.T, answer func(w http.ResponseWriter, env protocol.CommandEnvelope)) *fakeRelay {
@@ -273,11 +275,19 @@ func newFakeRelay(t *testing.T, answer func(w http.ResponseWriter, env protocol.
 			w.WriteHeader(f.settle(web.Bearer(r) + " " + string(data)))
 			return
 		}
-		if err != nil || r.URL.String() != "/control/commands?wait=1" || json.Unmarshal(data, &env) != nil {
+		if r.URL.Path == "/control/browsers" {
+			if f.browsers == "" {
+				w.WriteHeader(http.StatusNotFound)
+			}
+			io.WriteString(w, f.browsers)
+			return
+		}
+		if err != nil || !strings.HasPrefix(r.URL.String(), "/control/commands?wait=1") || json.Unmarshal(data, &env) != nil {
 			t.Errorf("relay got %s %s %q, %v", r.Method, r.URL, data, err)
 		}
 		f.mu.Lock()
 		f.envelopes = append(f.envelopes, env)
+		f.paths = append(f.paths, r.URL.String())
 		f.mu.Unlock()
 		answer(w, env)
 	}))

@@ -45,7 +45,7 @@ func Send(ctx context.Context, cfg SendConfig) (cmd store.Command, err error) {
 	}
 	req := commands.Request{Op: cfg.Op, Target: signing.Target{
 		SandboxID: cfg.Target.SandboxID, SessionID: cfg.Target.SessionID, PTYID: cfg.Target.PTYID,
-		ExtensionID: cfg.Target.ExtensionID, TabID: cfg.Target.TabID,
+		ExtensionID: cfg.Target.ExtensionID, TabID: cfg.Target.TabID, BrowserID: cfg.Target.BrowserID,
 	}}
 	if cfg.TTL != 0 {
 		ms := cfg.TTL.Milliseconds()

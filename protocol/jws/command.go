@@ -119,7 +119,7 @@ func (c *Command) check() error {
 		return protocol.Errorf(protocol.KindInvalid, "command: commandId is not an id")
 	case !protocol.ValidID(c.TraceID):
 		return protocol.Errorf(protocol.KindInvalid, "command: traceId is not an id")
-	case !validOrEmpty(t.SandboxID), !validOrEmpty(t.SessionID), !validOrEmpty(t.PTYID), !validOrEmpty(t.ExtensionID):
+	case !validOrEmpty(t.SandboxID), !validOrEmpty(t.SessionID), !validOrEmpty(t.PTYID), !validOrEmpty(t.ExtensionID), !validOrEmpty(t.BrowserID):
 		return protocol.Errorf(protocol.KindInvalid, "command: target has a member that is not an id")
 	case !validOrEmpty(c.GrantID):
 		return protocol.Errorf(protocol.KindInvalid, "command: grantId is not an id")

@@ -2,6 +2,7 @@ package op
 
 import (
 	"encoding/json"
+	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -36,6 +37,20 @@ func (b *CDPSend) AskedBy(protocol.UserID) ([]protocol.Capability, error) {
 	}
 	return nil, nil
 }
+
+// Browsers are those of a person whose pages listen at a relay, by their ids.
+type Browsers struct {
+	Browsers []string `json:"browsers"`
+}
+
+// ValidBrowserID reports whether id is one that an installation of the extension
+// gives itself: "br_" and 26 characters of lower-case base32.
+func ValidBrowserID(id string) bool {
+	rest, named := strings.CutPrefix(id, "br_")
+	return named && len(rest) == browserIDLength && strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz234567") == ""
+}
+
+const browserIDLength = 26
 
 const maxCDPMethod = 128
 

@@ -29,21 +29,45 @@ const (
 	statusExpired = "expired" // nobody answered in time
 )
 
-// submit takes a signed command; with ?wait=1 it answers with the callback.
-func (a *API) submit(w http.ResponseWriter, r *http.Request) {
+// readEnvelope reads the body of r.
+func readEnvelope(w http.ResponseWriter, r *http.Request) (env protocol.CommandEnvelope, err error) {
 	body, err := access.ReadBody(w, r, maxEnvelope)
+	if err == nil && protocol.UnmarshalObject(body, &env) != nil {
+		err = protocol.Errorf(protocol.KindInvalid, "the body must be a command envelope")
+	}
+	return env, err
+}
+
+// browsers tells whoever has a signed command for a browser which ones would get
+// it here. With several relays none alone knows whether it is clear which.
+func (a *API) browsers(w http.ResponseWriter, r *http.Request) {
+	env, err := readEnvelope(w, r)
+	var all []string
+	if err == nil {
+		all, err = a.Dispatcher.Browsers(r.Context(), env)
+	}
 	if err != nil {
 		a.refuse(w, rejects.Command, err)
 		return
 	}
-	var env protocol.CommandEnvelope
-	if err := protocol.UnmarshalObject(body, &env); err != nil {
-		a.refuse(w, rejects.Command, protocol.Errorf(protocol.KindInvalid, "the body must be a command envelope"))
+	access.WriteJSON(w, http.StatusOK, op.Browsers{Browsers: append([]string{}, all...)})
+}
+
+// submit takes a signed command; with ?wait=1 it answers with the callback, and
+// with ?browser= it goes to that browser alone.
+func (a *API) submit(w http.ResponseWriter, r *http.Request) {
+	env, err := readEnvelope(w, r)
+	browser := r.URL.Query().Get("browser")
+	if err == nil && browser != "" && !op.ValidBrowserID(browser) {
+		err = errNoBrowserID
+	}
+	if err != nil {
+		a.refuse(w, rejects.Command, err)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), longestWait)
 	defer cancel()
-	record, err := a.Dispatcher.Submit(telemetry.Extract(ctx, r.Header.Get(telemetry.Header)), env)
+	record, err := a.Dispatcher.SubmitTo(telemetry.Extract(ctx, r.Header.Get(telemetry.Header)), env, browser)
 	if err != nil {
 		a.refuse(w, rejects.Command, err)
 		return

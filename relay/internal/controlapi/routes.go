@@ -23,6 +23,7 @@ func (a *API) Register(mux access.Router) {
 	a.Origins.Open(http.MethodPost, callbackPath)
 	mux.HandleFunc("POST /control/commands", a.submit)
 	mux.HandleFunc("GET /control/commands/{id}", a.status)
+	mux.HandleFunc("POST /control/browsers", a.browsers)
 	mux.HandleFunc("POST /control-session", a.openSession)
 	mux.HandleFunc("GET "+streamPath, a.stream)
 	mux.HandleFunc("POST "+callbackPath, a.callback)

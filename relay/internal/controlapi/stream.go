@@ -7,11 +7,15 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/relay/internal/access"
+	"github.com/fairlead/fairlead/relay/internal/pagestream"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
 )
 
 const streamPath = "/control/stream"
+
+var errNoBrowserID = protocol.Errorf(protocol.KindInvalid, "browser must be the id of an installation of the extension")
 
 // openSession exchanges a grant for the cookie that opens the stream.
 func (a *API) openSession(w http.ResponseWriter, r *http.Request) {
@@ -46,15 +50,31 @@ func (a *API) openSession(w http.ResponseWriter, r *http.Request) {
 	access.WriteJSON(w, http.StatusOK, map[string]string{"expires_at": grant.Expires().UTC().Format(time.RFC3339)})
 }
 
-// stream sends the commands for the pages of one user.
+// stream sends the commands for the pages of one user, in the browser that the
+// page names with ?browser=.
 func (a *API) stream(w http.ResponseWriter, r *http.Request) {
-	grant, err := a.streamGrant(r)
+	page, err := a.page(r)
 	if err == nil {
-		err = a.Pages.Serve(w, r, grant, r.Header.Get("Last-Event-ID"))
+		err = a.Pages.Serve(w, r, page)
 	}
 	if err != nil {
 		a.refuse(w, rejects.Stream, err)
 	}
+}
+
+// page returns the page that wants to listen.
+func (a *API) page(r *http.Request) (page pagestream.Page, err error) {
+	page.After = r.Header.Get("Last-Event-ID")
+	if page.Grant, err = a.streamGrant(r); err != nil {
+		return page, err
+	}
+	if named := r.URL.Query()["browser"]; len(named) > 0 {
+		page.Browser = named[0]
+		if len(named) > 1 || !op.ValidBrowserID(page.Browser) {
+			return page, errNoBrowserID
+		}
+	}
+	return page, nil
 }
 
 // streamGrant returns the grant that opens the stream. If a bearer token is

@@ -91,24 +91,19 @@ func (d *Dispatcher) Close() {
 // outcome. Submit then waits until ctx ends, and fails with kind expired if
 // there is no outcome.
 func (d *Dispatcher) Submit(ctx context.Context, env protocol.CommandEnvelope) (*Record, error) {
-	audience := jws.AudienceAgent
-	if env.Target.SandboxID == "" {
-		audience = jws.AudienceExtension
-	}
-	command, expired := d.opts.Keys.Command(ctx, env.JWS, audience)
-	if command == nil {
-		return nil, expired
-	}
-	if env.Type != protocol.EnvelopeType {
-		return nil, protocol.Errorf(protocol.KindInvalid, "type must be %q", protocol.EnvelopeType)
-	}
-	if env.CommandID != command.CommandID || env.TraceID != command.TraceID || !targets(env.Target, command.Target) ||
-		env.IssuedAt != command.IssuedAt || env.TTLMs != command.TTLMs {
-		return nil, protocol.Errorf(protocol.KindUnauthenticated, "the envelope differs from the signed command")
+	return d.SubmitTo(ctx, env, "")
+}
+
+// SubmitTo is [Dispatcher.Submit] for a command that goes to one browser of its
+// user alone, which its target needn't name; "" stands for none.
+func (d *Dispatcher) SubmitTo(ctx context.Context, env protocol.CommandEnvelope, browser string) (*Record, error) {
+	command, expired, err := d.verify(ctx, env)
+	if err != nil {
+		return nil, err
 	}
 	d.heed(command)
-	if audience == jws.AudienceExtension {
-		return d.submitToPages(ctx, command, env, expired)
+	if command.Audience == jws.AudienceExtension {
+		return d.submitToPages(ctx, command, env, expired, browser)
 	}
 	record, err := d.enter(ctx, command, func(record *Record) error {
 		record.expired = expired
@@ -121,6 +116,25 @@ func (d *Dispatcher) Submit(ctx context.Context, env protocol.CommandEnvelope) (
 		return nil, err
 	}
 	return record, nil
+}
+
+// verify returns the command of an envelope, and why it may not run any more.
+func (d *Dispatcher) verify(ctx context.Context, env protocol.CommandEnvelope) (command *jws.Command, expired, err error) {
+	audience := jws.AudienceAgent
+	if env.Target.SandboxID == "" {
+		audience = jws.AudienceExtension
+	}
+	if command, expired = d.opts.Keys.Command(ctx, env.JWS, audience); command == nil {
+		return nil, nil, expired
+	}
+	if env.Type != protocol.EnvelopeType {
+		return nil, nil, protocol.Errorf(protocol.KindInvalid, "type must be %q", protocol.EnvelopeType)
+	}
+	if env.CommandID != command.CommandID || env.TraceID != command.TraceID || !targets(env.Target, command.Target) ||
+		env.IssuedAt != command.IssuedAt || env.TTLMs != command.TTLMs {
+		return nil, nil, protocol.Errorf(protocol.KindUnauthenticated, "the envelope differs from the signed command")
+	}
+	return command, expired, nil
 }
 
 // targets reports whether an envelope's target is the signed one. Seed 003

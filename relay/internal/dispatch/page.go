@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -12,8 +13,31 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/pagestream"
 )
 
-// submitToPages is Submit for the audience of browsers.
-func (d *Dispatcher) submitToPages(ctx context.Context, command *jws.Command, env protocol.CommandEnvelope, expired error) (*Record, error) {
+// Browsers returns the browsers whose pages would get a command now, if it was
+// submitted here. It fails as Submit does.
+func (d *Dispatcher) Browsers(ctx context.Context, env protocol.CommandEnvelope) ([]string, error) {
+	command, expired, err := d.verify(ctx, env)
+	switch {
+	case err != nil:
+		return nil, err
+	case expired != nil:
+		return nil, expired
+	case command.Audience != jws.AudienceExtension:
+		return nil, protocol.Errorf(protocol.KindInvalid, "the command is for no browser")
+	}
+	return d.opts.Pages.Browsers(command.UserID, scopeOf(command)), nil
+}
+
+// scopeOf says which pages get a command.
+func scopeOf(command *jws.Command) pagestream.Scope {
+	return pagestream.Scope{
+		Needs: op.Needs(command.Kind()), Session: command.Target.SessionID, Ends: command.Deadline(),
+		Browser: command.Target.BrowserID,
+	}
+}
+
+// submitToPages is SubmitTo for the audience of browsers.
+func (d *Dispatcher) submitToPages(ctx context.Context, command *jws.Command, env protocol.CommandEnvelope, expired error, browser string) (*Record, error) {
 	if expired != nil {
 		record, known := d.Lookup(command.CommandID)
 		if !known || record.failed() || !same(record.Command, command) {
@@ -21,9 +45,10 @@ func (d *Dispatcher) submitToPages(ctx context.Context, command *jws.Command, en
 		}
 		return record, nil
 	}
-	spec, known := op.Lookup(command.Kind())
+	scope := scopeOf(command)
+	scope.Browser = cmp.Or(scope.Browser, browser)
 	switch {
-	case !known:
+	case scope.Needs == "":
 		return nil, protocol.Errorf(protocol.KindUnsupported, "%s is no operation that is known here", opName(command))
 	case command.UserID == "":
 		return nil, protocol.Errorf(protocol.KindInvalid, "a command to a browser must name its user")
@@ -34,9 +59,7 @@ func (d *Dispatcher) submitToPages(ctx context.Context, command *jws.Command, en
 		if !time.Now().Before(command.Deadline()) { // the executor's clock may disagree, but its answer would not count
 			return protocol.Errorf(protocol.KindExpired, "command: expired")
 		}
-		withdraw, err := d.opts.Pages.Offer(command.UserID, pagestream.Scope{
-			Needs: spec.Needs, Session: command.Target.SessionID, Ends: command.Deadline(),
-		}, env)
+		withdraw, err := d.opts.Pages.Offer(command.UserID, scope, env)
 		if err != nil {
 			return err
 		}

@@ -58,7 +58,7 @@ func (w *world) seen() string {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	cancel()
 	answer := httptest.NewRecorder()
-	if err := w.pages.Serve(deadlines{answer}, httptest.NewRequest("GET", "/", nil).WithContext(ctx), grant, ""); err != nil {
+	if err := w.pages.Serve(deadlines{answer}, httptest.NewRequest("GET", "/", nil).WithContext(ctx), pagestream.Page{Grant: grant}); err != nil {
 		w.t.Error(err)
 	}
 	return answer.Body.String()

@@ -31,6 +31,10 @@ const (
 	maxWaitingBytes = 64 << 20
 )
 
+// errSeveralBrowsers refuses a command that says to nobody which browser it is
+// for, where each would run it.
+var errSeveralBrowsers = protocol.Errorf(protocol.KindConflict, "several browsers of this user are connected: target.browserId must say which one")
+
 // Pages holds the open streams of all users and what waits for them. It is safe
 // for concurrent use.
 type Pages struct {
@@ -61,6 +65,7 @@ type command struct {
 	number   uint64
 	envelope []byte // JSON, without line breaks
 	scope    Scope
+	taken    bool // a stream got it; from then on scope.Browser is that stream's, even if empty
 }
 
 // A Scope says which of a user's streams get a command: those whose grant
@@ -69,9 +74,18 @@ type Scope struct {
 	Needs   protocol.Capability
 	Session protocol.SessionID // empty: the command is for none
 	Ends    time.Time
+	// Browser is the only one that gets the command. Empty: the first that takes
+	// it, so that no other runs it as well.
+	Browser string
 }
 
-// covers reports whether a stream under grant gets a command with scope s.
+// goesTo reports whether s gets c now.
+func (c *command) goesTo(s *stream, now time.Time) bool {
+	named := c.taken || c.scope.Browser != ""
+	return c.scope.covers(s.grant, now) && (!named || c.scope.Browser == s.browser)
+}
+
+// covers reports whether a stream under grant may get a command with scope s.
 func (s Scope) covers(grant *jws.Grant, now time.Time) bool {
 	session := s.Session
 	if session == "" {
@@ -112,7 +126,8 @@ func (p *Pages) Close() {
 }
 
 // Offer sends a command to the streams of user within scope, now and until it
-// is withdrawn. It fails with kind too_many if too much waits.
+// is withdrawn. It fails with kind too_many if too much waits, and with conflict
+// if scope names no browser and the streams are those of several.
 func (p *Pages) Offer(user protocol.UserID, scope Scope, env protocol.CommandEnvelope) (withdraw func(), err error) {
 	envelope, err := json.Marshal(env)
 	if err != nil {
@@ -124,6 +139,15 @@ func (p *Pages) Offer(user protocol.UserID, scope Scope, env protocol.CommandEnv
 	if len(b.waiting) >= protocol.MaxCommandsInFlight || p.bytes+len(envelope) > maxWaitingBytes {
 		p.tidy(b)
 		return nil, protocol.Errorf(protocol.KindTooMany, "too many commands wait for this user's pages")
+	}
+	if scope.Browser == "" {
+		switch browsers := b.browsers(scope, p.now()); len(browsers) {
+		case 0:
+		case 1:
+			scope.Browser = browsers[0] // not the pages that name none: they may be in another
+		default:
+			return nil, errSeveralBrowsers
+		}
 	}
 	b.counter++
 	c := &command{number: b.counter, envelope: envelope, scope: scope}
@@ -143,6 +167,30 @@ func (p *Pages) withdraw(b *box, c *command) {
 	p.tidy(b)
 }
 
+// Browsers returns the browsers whose streams would get a command for user now,
+// sorted. Streams that name none aren't among them.
+func (p *Pages) Browsers(user protocol.UserID, scope Scope) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.boxes[user]
+	if b == nil {
+		return nil
+	}
+	return b.browsers(scope, p.now())
+}
+
+// browsers is [Pages.Browsers]. The caller holds mu.
+func (b *box) browsers(scope Scope, now time.Time) []string {
+	var all []string
+	for s := range b.streams {
+		if s.browser != "" && scope.covers(s.grant, now) {
+			all = append(all, s.browser)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // box returns the box of user, a new one if there is none. The caller holds mu.
 func (p *Pages) box(user protocol.UserID) *box {
 	b := p.boxes[user]
@@ -160,10 +208,11 @@ func (p *Pages) tidy(b *box) {
 	}
 }
 
-// open adds a stream under grant that continues after the event with id after.
-// A grant revoked since its verification ends the stream at once.
-func (p *Pages) open(grant *jws.Grant, after string) (*stream, error) {
-	s := &stream{grant: grant, news: make(chan struct{}, 1), over: make(chan struct{})}
+// open adds a stream for page. A grant revoked since its verification ends the
+// stream at once.
+func (p *Pages) open(page Page) (*stream, error) {
+	grant := page.Grant
+	s := &stream{grant: grant, browser: page.Browser, news: make(chan struct{}, 1), over: make(chan struct{})}
 	use, err := p.grants.Begin(grant, s.ends)
 	if errors.Is(err, lifetime.ErrExpired) {
 		return nil, err
@@ -182,7 +231,7 @@ func (p *Pages) open(grant *jws.Grant, after string) (*stream, error) {
 		use.Stop()
 		return nil, protocol.Errorf(protocol.KindTooMany, "too many streams are open")
 	}
-	s.use, s.box, s.reached = use, b, b.position(after)
+	s.use, s.box, s.reached = use, b, b.position(page.After)
 	b.streams[s] = struct{}{}
 	p.streams++
 	return s, nil
@@ -215,9 +264,10 @@ func (p *Pages) take(s *stream) []byte {
 	var events []byte
 	now := p.now()
 	for _, c := range s.box.waiting {
-		if c.number <= s.reached || !c.scope.covers(s.grant, now) {
+		if c.number <= s.reached || !c.goesTo(s, now) {
 			continue
 		}
+		c.taken, c.scope.Browser = true, s.browser
 		events = fmt.Appendf(events, "id: %s-%d\nevent: command\ndata: %s\n\n", s.box.epoch, c.number, c.envelope)
 	}
 	s.reached = s.box.counter

@@ -69,6 +69,11 @@ type page struct {
 // connect opens a stream; after may be empty.
 func connect(t *testing.T, p *Pages, grant *jws.Grant, after string) *page {
 	t.Helper()
+	return connectPage(t, p, Page{Grant: grant, After: after})
+}
+
+func connectPage(t *testing.T, p *Pages, of Page) *page {
+	t.Helper()
 	near, far := net.Pipe()
 	v := &page{Conn: near, lines: bufio.NewReader(near), served: make(chan error, 1)}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -79,7 +84,7 @@ func connect(t *testing.T, p *Pages, grant *jws.Grant, after string) *page {
 	}
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		v.served <- p.Serve(w, r, grant, after)
+		v.served <- p.Serve(w, r, of)
 		far.Close()
 	})
 	t.Cleanup(func() {
@@ -244,7 +249,7 @@ func TestEnds(t *testing.T) {
 				r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "/control/stream", nil)
 				served := make(chan error, 1)
 				go func() { // received below
-					served <- p.Serve(&pipeWriter{conn: far, header: http.Header{}}, r, grant, "")
+					served <- p.Serve(&pipeWriter{conn: far, header: http.Header{}}, r, Page{Grant: grant})
 					far.Close()
 				}()
 				v := &page{Conn: near, lines: bufio.NewReader(near)}
@@ -275,24 +280,24 @@ func TestRefusedStreams(t *testing.T) {
 	grant := grantOf()
 	past := grantOf()
 	past.ExpiresAt = time.Now().Unix() - 1
-	if err := p.Serve(nil, nil, past, ""); protocol.KindOf(err) != protocol.KindExpired {
+	if err := p.Serve(nil, nil, Page{Grant: past}); protocol.KindOf(err) != protocol.KindExpired {
 		t.Errorf("an old grant: %v", err)
 	}
 	var streams []*stream
 	for range maxStreamsPerUser {
-		s, err := p.open(grant, "")
+		s, err := p.open(Page{Grant: grant})
 		if err != nil {
 			t.Fatal(err)
 		}
 		streams = append(streams, s)
 	}
-	if err := p.Serve(nil, nil, grant, ""); protocol.KindOf(err) != protocol.KindTooMany {
+	if err := p.Serve(nil, nil, Page{Grant: grant}); protocol.KindOf(err) != protocol.KindTooMany {
 		t.Errorf("one too many of a user: %v", err)
 	}
 	p.streams = maxStreams
 	other := grantOf()
 	other.Subject = "usr_bob"
-	if err := p.Serve(nil, nil, other, ""); protocol.KindOf(err) != protocol.KindTooMany || len(p.boxes) != 1 {
+	if err := p.Serve(nil, nil, Page{Grant: other}); protocol.KindOf(err) != protocol.KindTooMany || len(p.boxes) != 1 {
 		t.Errorf("one too many in all: %v, %d boxes", err, len(p.boxes))
 	}
 	p.streams = len(streams)
@@ -300,12 +305,12 @@ func TestRefusedStreams(t *testing.T) {
 		p.drop(s)
 	}
 	p.Close()
-	if err := p.Serve(nil, nil, grant, ""); protocol.KindOf(err) != protocol.KindRestarting {
+	if err := p.Serve(nil, nil, Page{Grant: grant}); protocol.KindOf(err) != protocol.KindRestarting {
 		t.Errorf("after Close: %v", err)
 	}
 	p, revoked := newRevocable()
 	revoked.Add(grant.ID)
-	s, err := p.open(grant, "")
+	s, err := p.open(Page{Grant: grant})
 	if err != nil || *s.reason.Load() != endedRevoked {
 		t.Errorf("revoked meanwhile: %v", err)
 	}

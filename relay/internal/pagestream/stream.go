@@ -33,11 +33,12 @@ const (
 // A stream is one listening page.
 type stream struct {
 	// Static after construction.
-	grant *jws.Grant
-	use   *lifetime.Use // nil: the grant had already ended
-	box   *box
-	news  chan struct{} // wakes feed; holds one
-	over  chan struct{} // closed once reason is set
+	grant   *jws.Grant
+	browser string        // empty: it names none
+	use     *lifetime.Use // nil: the grant had already ended
+	box     *box
+	news    chan struct{} // wakes feed; holds one
+	over    chan struct{} // closed once reason is set
 
 	reason atomic.Pointer[string]
 
@@ -68,12 +69,18 @@ func (s *stream) ends(cause error) {
 	}
 }
 
-// Serve sends the commands for the user of grant as events, until the page
-// leaves, the grant ends by the relay's clock, or [Pages.Close]. after is the
-// id of the last event that the page has seen, empty for all that wait. It
-// fails before writing anything, with kind too_many or restarting.
-func (p *Pages) Serve(w http.ResponseWriter, r *http.Request, grant *jws.Grant, after string) error {
-	s, err := p.open(grant, after)
+// A Page is one that wants to listen.
+type Page struct {
+	Grant   *jws.Grant
+	Browser string // the installation of the extension beside it; empty: it doesn't say
+	After   string // the id of the last event that it has seen; empty: all that wait are new
+}
+
+// Serve sends page the commands for its user as events, until it leaves, its
+// grant ends by the relay's clock, or [Pages.Close]. It fails before writing
+// anything, with kind too_many or restarting.
+func (p *Pages) Serve(w http.ResponseWriter, r *http.Request, page Page) error {
+	s, err := p.open(page)
 	if err != nil {
 		return err
 	}

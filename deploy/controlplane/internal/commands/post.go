@@ -74,6 +74,9 @@ func (c *Commands) writeOutcome(w *web.Writer, cmd store.Command) error {
 	if answer.Error != nil {
 		kind = protocol.KindByName(answer.Error.Name)
 	}
+	if cmd.Outcome.Kind != protocol.KindInternal {
+		kind = cmd.Outcome.Kind
+	}
 	switch answer.Status {
 	case store.StatusUndelivered:
 		answer.Status = protocol.StatusError

@@ -52,6 +52,7 @@ type Outcome struct {
 	Status string
 	Result json.RawMessage
 	Error  *protocol.ErrorBody
+	Kind   protocol.Kind // of Error where its name doesn't tell, until it is stored; KindInternal: not said
 
 	// The callback that said so, verbatim, and its executor's signature; nil if
 	// no executor did, or if it didn't sign.

@@ -75,11 +75,11 @@ func (d *Dispatcher) offerAll(ctx context.Context, all []store.Relay, env protoc
 		return store.Outcome{}, err
 	}
 	if executor.sandbox == "" {
-		return d.dispatchToPages(ctx, all, env.CommandID, body), nil
+		return d.dispatchToPages(ctx, all, env, body), nil
 	}
 	delivered := false
 	for _, relay := range all {
-		outcome, how := d.offer(ctx, relay, executor, env.CommandID, body)
+		outcome, how := d.offer(ctx, relay, executor, env.CommandID, offered{body: body})
 		d.Metrics.Offers.WithLabelValues(string(how)).Inc()
 		switch how {
 		case answered, refused:
@@ -104,7 +104,14 @@ func Lost() store.Outcome {
 // dispatchToPages offers a command to all relays at once, since its user's page
 // may be at any of them, and takes the first answer. Where a page may have had
 // it, and said nothing in time, the outcome is unknown.
-func (d *Dispatcher) dispatchToPages(ctx context.Context, all []store.Relay, id protocol.CommandID, body []byte) store.Outcome {
+func (d *Dispatcher) dispatchToPages(ctx context.Context, all []store.Relay, env protocol.CommandEnvelope, body []byte) store.Outcome {
+	browser, err := inquirer{d.Relays, d.Logger}.only(ctx, all, env.Target, body)
+	if err != nil {
+		e := protocol.AsError(err)
+		body := e.Body()
+		return store.Outcome{Status: store.StatusUndelivered, Error: &body, Kind: e.Kind}
+	}
+
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type answer struct {
@@ -114,7 +121,7 @@ func (d *Dispatcher) dispatchToPages(ctx context.Context, all []store.Relay, id 
 	answers := make(chan answer, len(all)) // whoever is late finds room
 	for _, relay := range all {
 		go func() { // ends with ctx
-			outcome, how := d.offer(ctx, relay, executor{}, id, body)
+			outcome, how := d.offer(ctx, relay, executor{}, env.CommandID, offered{body, browser})
 			d.Metrics.Offers.WithLabelValues(string(how)).Inc()
 			answers <- answer{outcome, how}
 		}()
@@ -155,11 +162,11 @@ func (d *Dispatcher) executorOf(ctx context.Context, id protocol.SandboxID) (exe
 }
 
 // offer posts a command to one relay and waits for its outcome.
-func (d *Dispatcher) offer(ctx context.Context, relay store.Relay, exec executor, id protocol.CommandID, body []byte) (_ store.Outcome, how delivery) {
+func (d *Dispatcher) offer(ctx context.Context, relay store.Relay, exec executor, id protocol.CommandID, o offered) (_ store.Outcome, how delivery) {
 	ctx, span := telemetry.Call(ctx, "offer", telemetry.Relay(relay.ID))
 	defer func() { span.End(how.failure()) }()
 	log := d.Logger.With("command", id, "relay", relay.ID)
-	req, err := relays.Post(ctx, relay, "/control/commands?wait=1", "application/json", body)
+	req, err := relays.Post(ctx, relay, o.path(), "application/json", o.body)
 	if err != nil {
 		log.Warn("relay has no usable address", "error", err)
 		return store.Outcome{}, elsewhere
@@ -193,7 +200,11 @@ func (d *Dispatcher) offer(ctx context.Context, relay store.Relay, exec executor
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
 		return store.Outcome{}, lost
 	}
-	return refusal(data), refused
+	outcome := refusal(data)
+	if res.StatusCode == http.StatusConflict {
+		outcome.Kind = protocol.KindConflict
+	}
+	return outcome, refused
 }
 
 // confirm returns the outcome in a callback if it is the executor's: without a

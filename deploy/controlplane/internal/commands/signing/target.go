@@ -17,6 +17,8 @@ type Target struct {
 	PTYID2       protocol.PTYID     `json:"pty_id"`
 	ExtensionID2 string             `json:"extension_id"`
 	TabID2       int64              `json:"tab_id"`
+	BrowserID    string             `json:"browserId"`
+	BrowserID2   string             `json:"browser_id"`
 }
 
 func (t *Target) resolve() (resolved protocol.CommandTarget, err error) {
@@ -32,8 +34,13 @@ func (t *Target) resolve() (resolved protocol.CommandTarget, err error) {
 	if resolved.ExtensionID, err = either("extensionId", t.ExtensionID, t.ExtensionID2); err != nil {
 		return resolved, err
 	}
+	if resolved.BrowserID, err = either("browserId", t.BrowserID, t.BrowserID2); err != nil {
+		return resolved, err
+	}
 	resolved.TabID = t.TabID
 	switch {
+	case resolved.BrowserID != "" && !op.ValidBrowserID(resolved.BrowserID):
+		return resolved, protocol.Errorf(protocol.KindInvalid, "target.browserId is no installation of the extension")
 	case t.TabID < 0 || t.TabID2 < 0:
 		return resolved, protocol.Errorf(protocol.KindInvalid, "target.tabId is negative")
 	case t.TabID == 0:
@@ -78,8 +85,10 @@ func checkTarget(spec op.Spec, t protocol.CommandTarget) error {
 		return protocol.Errorf(protocol.KindInvalid, "%s takes no target.ptyId", kind)
 	case form == op.TargetBrowser && t.ExtensionID == "" && t.TabID != 0:
 		return protocol.Errorf(protocol.KindInvalid, "%s wants target.extensionId beside target.tabId", kind)
-	case form != op.TargetBrowser && (t.ExtensionID != "" || t.TabID != 0):
-		return protocol.Errorf(protocol.KindInvalid, "%s takes no target.extensionId or target.tabId", kind)
+	case form == op.TargetBrowser && t.ExtensionID == "" && t.BrowserID != "":
+		return protocol.Errorf(protocol.KindInvalid, "%s wants target.extensionId beside target.browserId", kind)
+	case form != op.TargetBrowser && (t.ExtensionID != "" || t.TabID != 0 || t.BrowserID != ""):
+		return protocol.Errorf(protocol.KindInvalid, "%s takes no target.extensionId, target.tabId or target.browserId", kind)
 	}
 	return nil
 }

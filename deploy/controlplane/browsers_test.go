@@ -1,0 +1,96 @@
+package controlplane
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/protocol"
+)
+
+// Two installations of the extension.
+var (
+	laptop = "br_" + strings.Repeat("a", 26)
+	tower  = "br_" + strings.Repeat("b", 26)
+)
+
+// pageCommand asks for a command to a tab; browser may be empty.
+func pageCommand(browser string) call {
+	if browser != "" {
+		browser = `,"browserId":"` + browser + `"`
+	}
+	return commandCall(aliceToken, `{"target":{"sessionId":"ses_1","extensionId":"abc","tabId":7`+browser+`},"op":{"kind":"cdp.send","method":"Page.reload"}}`)
+}
+
+// TestWhichBrowser: a command that names no browser is refused while pages of
+// several listen, wherever; with one, no other gets it later. What names a
+// browser goes to every relay, signed.
+func TestWhichBrowser(t *testing.T) {
+	for name, c := range map[string]struct {
+		first, second string // browsers at the relays
+		named         string
+		status        int
+		path          string // of what the relays get
+	}{
+		"one at each":          {`{"browsers":["` + laptop + `"]}`, `{"browsers":["` + tower + `"]}`, "", http.StatusConflict, ""},
+		"two at one":           {`{"browsers":["` + laptop + `","` + tower + `"]}`, `{"browsers":[]}`, "", http.StatusConflict, ""},
+		"the same at both":     {`{"browsers":["` + laptop + `"]}`, `{"browsers":["` + laptop + `"]}`, "", http.StatusOK, "&browser=" + laptop},
+		"one and an old relay": {`{"browsers":["` + tower + `"]}`, "", "", http.StatusOK, "&browser=" + tower},
+		"none yet":             {`{"browsers":[]}`, `{"browsers":[]}`, "", http.StatusOK, ""},
+		"nonsense":             {`{"browsers":["x","br_1"]}`, `[]`, "", http.StatusOK, ""},
+		"named":                {`{"browsers":["` + laptop + `"]}`, `{"browsers":["` + tower + `"]}`, tower, http.StatusOK, "&browser=" + tower},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlane(t)
+			answer := callback(`"status":"ok","result":{"kind":"cdp.send"}`)
+			first, second := newFakeRelay(t, answer), newFakeRelay(t, answer)
+			first.browsers, second.browsers = c.first, c.second
+			p.register("rl_1", relayToken, first.URL)
+			p.register("rl_2", relay2Token, second.URL)
+			errorName := ""
+			if c.status == http.StatusConflict {
+				errorName = "RequestError"
+			}
+			p.want(pageCommand(c.named), c.status, errorName)
+			p.server.commands.Settlements.Close()
+			for _, relay := range []*fakeRelay{first, second} {
+				for i, env := range relay.got() {
+					if c.status != http.StatusOK || relay.paths[i] != "/control/commands?wait=1"+c.path {
+						t.Errorf("a relay got %s", relay.paths[i])
+					}
+					command, err := p.keys().Command(t.Context(), env.JWS, "browser-extension")
+					if err != nil || command.Target.BrowserID != c.named || command.Target.TabID != 7 || command.Target.SandboxID != "" {
+						t.Errorf("signed %+v, %v", command, err)
+					}
+				}
+			}
+			if n := len(first.got()) + len(second.got()); c.status == http.StatusOK && n == 0 {
+				t.Error("nobody got it")
+			}
+		})
+	}
+}
+
+// TestTheOnlyRelayDecides: it refuses as conflict what several browsers there
+// would run, and who asked hears that.
+func TestTheOnlyRelayDecides(t *testing.T) {
+	p := newPlane(t)
+	relay := newFakeRelay(t, func(w http.ResponseWriter, _ protocol.CommandEnvelope) {
+		w.WriteHeader(http.StatusConflict)
+		io.WriteString(w, `{"error":{"message":"several browsers of this user are connected","name":"RequestError"}}`)
+	})
+	p.register("rl_1", relayToken, relay.URL)
+	if body := p.want(pageCommand(""), http.StatusConflict, "RequestError"); !strings.Contains(body["error"].(map[string]any)["message"].(string), "several browsers") {
+		t.Errorf("answer %v", body)
+	}
+}
+
+func TestBadBrowserIDs(t *testing.T) {
+	p := newPlane(t)
+	for _, id := range []string{"br_1", laptop + "a", strings.ToUpper(laptop), "br_" + strings.Repeat("1", 26), "../x"} {
+		p.want(pageCommand(id), http.StatusBadRequest, "RequestError")
+	}
+	p.want(commandCall(aliceToken, `{"target":{"sessionId":"ses_1","browserId":"`+laptop+`"},"op":{"kind":"cdp.send","method":"Page.reload"}}`), http.StatusBadRequest, "RequestError")
+	p.want(commandCall(aliceToken, `{"target":{"sessionId":"ses_1","ptyId":"pty_1","browserId":"`+laptop+`"},"op":{"kind":"pty.close"}}`), http.StatusBadRequest, "RequestError")
+}
