@@ -1,13 +1,8 @@
 package access
 
 import (
-	"crypto/aes"
-	"crypto/cipher"
 	"crypto/rand"
-	"encoding/base64"
-	"encoding/json"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,21 +14,9 @@ import (
 // AppCookieName is the cookie of the web client: it opens its routes and sockets.
 const AppCookieName = "fairlead_app"
 
-const (
-	// maxAppCookie bounds the value of such a cookie: browsers drop cookies of more
-	// than 4 KiB.
-	maxAppCookie = 3800
-	// maxAppCookiesTried bounds how many cookies of that name in one request are
-	// opened.
-	maxAppCookiesTried = 4
-	// maxLoggedOut bounds the app sessions that are remembered as over. Beyond it
-	// any of them is forgotten.
-	maxLoggedOut = 20_000
-)
-
-// appSealFor is authenticated with each cookie, so that nothing else that is
-// sealed under the same key passes for one.
-var appSealFor = []byte("fairlead_app 1")
+// maxLoggedOut bounds the app sessions that are remembered as over. Beyond it any
+// of them is forgotten.
+const maxLoggedOut = 20_000
 
 // An AppSession is what a cookie of the web client stands for. It is in the
 // cookie itself, sealed, so that it outlives the relay.
@@ -60,7 +43,7 @@ type AppSocket interface {
 // by them at this relay.
 type AppSessions struct {
 	// Static after construction.
-	seal cipher.AEAD
+	cookies sealedCookies[AppSession]
 
 	mu sync.Mutex
 	// Guarded by mu.
@@ -79,19 +62,11 @@ type appSockets struct {
 // NewAppSessions returns AppSessions that seal with a key of 32 bytes. Relays with
 // the same key open each other's cookies. Without a key it makes one.
 func NewAppSessions(key []byte) (*AppSessions, error) {
-	if len(key) == 0 {
-		key = make([]byte, 32)
-		rand.Read(key)
-	}
-	block, err := aes.NewCipher(key)
+	cookies, err := newSealedCookies[AppSession](key, AppCookieName, "fairlead_app 1")
 	if err != nil {
 		return nil, err
 	}
-	seal, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		return nil, err
-	}
-	return &AppSessions{seal: seal, open: map[string]*appSockets{}, loggedOut: map[string]time.Time{}}, nil
+	return &AppSessions{cookies: cookies, open: map[string]*appSockets{}, loggedOut: map[string]time.Time{}}, nil
 }
 
 // Issue returns a cookie under a grant that was just verified. It is good for
@@ -110,13 +85,9 @@ func (a *AppSessions) Issue(grant *jws.Grant, token string, session protocol.Ses
 	if before.ID != "" && before.User == s.User && before.Session == s.Session {
 		s.ID = before.ID
 	}
-	plain, err := json.Marshal(s)
+	value, err := a.cookies.issue(s)
 	if err != nil {
-		return "", AppSession{}, protocol.Fault(protocol.KindInternal, err)
-	}
-	value := base64.RawURLEncoding.EncodeToString(a.seal.Seal(nil, nil, plain, appSealFor))
-	if len(value) > maxAppCookie {
-		return "", AppSession{}, protocol.Errorf(protocol.KindTooLarge, "the grant is too large for a cookie")
+		return "", AppSession{}, err
 	}
 	if s.ID == before.ID {
 		a.renew(s.ID, grant, token)
@@ -127,34 +98,15 @@ func (a *AppSessions) Issue(grant *jws.Grant, token string, session protocol.Ses
 // Presented returns what r's cookie stands for. The caller has to verify the grant
 // in it. It fails with kind unauthenticated.
 func (a *AppSessions) Presented(r *http.Request) (AppSession, error) {
-	for i, c := range r.CookiesNamed(AppCookieName) {
-		if i == maxAppCookiesTried { // others on this host may set some of that name
-			break
-		}
-		if s, ok := a.unseal(c.Value); ok {
-			return s, nil
-		}
-	}
-	return AppSession{}, protocol.Fault(protocol.KindUnauthenticated, nil)
+	return a.cookies.presented(r, a.isOver)
 }
 
-// unseal opens a cookie that is still good.
-func (a *AppSessions) unseal(value string) (s AppSession, ok bool) {
-	if len(value) > maxAppCookie {
-		return s, false
-	}
-	sealed, err := base64.RawURLEncoding.Strict().DecodeString(value)
-	if err != nil {
-		return s, false
-	}
-	plain, err := a.seal.Open(nil, nil, sealed, appSealFor)
-	if err != nil || json.Unmarshal(plain, &s) != nil || !time.Now().Before(s.Expires()) {
-		return AppSession{}, false
-	}
+// isOver reports whether somebody has logged out of s here.
+func (a *AppSessions) isOver(s AppSession) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	_, over := a.loggedOut[s.ID]
-	return s, !over
+	return over
 }
 
 // Attend notes what was opened by a cookie, a pointer, until leave. If the cookie was renewed
@@ -240,18 +192,12 @@ func (a *AppSessions) sweep() {
 
 // SetCookie sets the cookie for the public origin that r was sent to.
 func (s AppSession) SetCookie(w http.ResponseWriter, origin, value string, now time.Time) {
-	http.SetCookie(w, &http.Cookie{
-		Name: AppCookieName, Value: value, Path: "/", MaxAge: max(1, int(s.Expires().Sub(now)/time.Second)),
-		HttpOnly: true, Secure: strings.HasPrefix(origin, "https:"), SameSite: http.SameSiteStrictMode,
-	})
+	http.SetCookie(w, pageCookie(AppCookieName, origin, value, secondsUntil(s.Expires(), now)))
 }
 
 // ClearAppCookie takes the cookie away.
 func ClearAppCookie(w http.ResponseWriter, origin string) {
-	http.SetCookie(w, &http.Cookie{
-		Name: AppCookieName, Path: "/", MaxAge: -1,
-		HttpOnly: true, Secure: strings.HasPrefix(origin, "https:"), SameSite: http.SameSiteStrictMode,
-	})
+	http.SetCookie(w, pageCookie(AppCookieName, origin, "", -1))
 }
 
 // FromOwnPage refuses a request unless a page of ours has sent it: its Origin is

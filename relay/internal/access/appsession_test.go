@@ -166,7 +166,7 @@ func FuzzAppCookie(f *testing.F) {
 	f.Add("")
 	f.Fuzz(func(t *testing.T, cookie string) {
 		// The fuzzer's processes have each sealed one of their own.
-		if s, ok := a.unseal(cookie); ok && (s.User != want.User || s.Session != want.Session || s.Token != want.Token) {
+		if s, ok := a.cookies.open(cookie); ok && (s.User != want.User || s.Session != want.Session || s.Token != want.Token) {
 			t.Errorf("%q opens as %+v", cookie, s)
 		}
 	})

@@ -75,7 +75,7 @@ func FuzzPanelStreamCookie(f *testing.F) {
 	f.Add(c.Value)
 	f.Add("")
 	f.Fuzz(func(t *testing.T, value string) {
-		if s, ok := p.unseal(value); ok && s.Token != "token" {
+		if s, ok := p.cookies.open(value); ok && s.Token != "token" {
 			t.Errorf("%q opens as %+v", value, s)
 		}
 	})
