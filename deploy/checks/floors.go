@@ -30,7 +30,7 @@ var Floors = []struct {
 }{
 	{F0, []string{
 		"protocol", "protocol/jws", "protocol/bytelog", "protocol/eventlog", "protocol/lease", "protocol/pace", "protocol/audit",
-		"protocol/envseal", "protocol/op", "protocol/op/optest", "protocol/chatsocket", "protocol/wsframe", "protocol/pluginsocket",
+		"protocol/envseal", "protocol/op", "protocol/op/optest", "protocol/chatsocket", "protocol/wsframe", "protocol/pluginsocket", "protocol/taburl",
 	}},
 	{F1, []string{
 		"tunnel", "tunnel/internal/...", "tunnel/tunneltest", "tunnel/tunneltest/impair",
@@ -89,6 +89,7 @@ var Floors = []struct {
 
 // Sideways are the imports on one floor that are meant.
 var Sideways = []struct{ From, To, Why string }{
+	{"protocol/op", "protocol/taburl", "a side panel's tab is told without secrets"},
 	{"protocol/jws", "protocol/op", "a command carries an operation"},
 	{"protocol/wsframe", "protocol/pluginsocket", "how long a piece may be is agreed on"},
 	{"tunnel/internal/quiclink", "tunnel/internal/carrier", "the interface it implements"},

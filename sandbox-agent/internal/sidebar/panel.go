@@ -8,7 +8,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/activity"
+	"github.com/fairlead/fairlead/protocol/taburl"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/lineup"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/ring"
 )
@@ -293,13 +293,13 @@ type listedTab struct {
 func (p *Panel) list(shown []BrowserTab) []listedTab {
 	all := []listedTab{}
 	for _, b := range shown {
-		all = append(all, listedTab{ID: b.ID, URL: activity.MaskURL(b.URL), Title: b.Title})
+		all = append(all, listedTab{ID: b.ID, URL: taburl.Mask(b.URL), Title: b.Title})
 	}
 	for _, t := range p.tabs {
 		i := slices.IndexFunc(all, func(l listedTab) bool { return l.ID == t.id })
 		if i < 0 {
 			i = len(all)
-			all = append(all, listedTab{ID: t.id, URL: activity.MaskURL(t.url)})
+			all = append(all, listedTab{ID: t.id, URL: taburl.Mask(t.url)})
 		}
 		all[i].ConversationID = t.conversation
 	}

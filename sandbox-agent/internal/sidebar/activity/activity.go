@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/taburl"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/push"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/ring"
 )
@@ -148,7 +149,7 @@ func (l *Log) Began(session protocol.SessionID, tool string, args json.RawMessag
 		case command == commandGoto:
 			e.Result = ""
 		case tool == "browser_get_url":
-			e.Result = MaskURL(textOf(result))
+			e.Result = taburl.Mask(textOf(result))
 		}
 		l.add(session, e)
 		if err == nil && !result.IsError && command == commandGoto {

@@ -2,18 +2,19 @@ package activity
 
 import (
 	"encoding/json"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/fairlead/fairlead/protocol/taburl"
 )
 
 // maxArgument bounds one argument, in characters.
 const maxArgument = 512
 
 // hidden stands for what is secret.
-const hidden = "[REDACTED]"
+const hidden = taburl.Hidden
 
 // Commands of the seed whose arguments or ends are special here.
 const (
@@ -55,7 +56,7 @@ func describe(tool string, raw json.RawMessage) (command string, args []string, 
 			args = append(args, argument(text))
 		}
 	}
-	if address = MaskURL(argument(a.URL)); address != "" {
+	if address = taburl.Mask(argument(a.URL)); address != "" {
 		args = append(args, address)
 	}
 	switch {
@@ -113,62 +114,4 @@ func secretField(selector string) bool {
 func secretScript(script string) bool {
 	script = strings.ToLower(script)
 	return slices.ContainsFunc([]string{"cookie", "header", "authorization", "bearer"}, func(word string) bool { return strings.Contains(script, word) })
-}
-
-// secretNames are the URL parameters whose values are hidden.
-var secretNames = []string{"password", "token", "secret", "key", "auth", "bearer", "api_key"}
-
-// MaskURL returns a URL without its password and the values of parameters that are
-// called as secrets are, in its query and behind its #.
-func MaskURL(address string) string {
-	head, fragment, hasFragment := strings.Cut(address, "#")
-	path, query, hasQuery := strings.Cut(head, "?")
-	if scheme, rest, ok := strings.Cut(path, "://"); ok {
-		host, tail, slash := strings.Cut(rest, "/")
-		if at := strings.LastIndex(host, "@"); at >= 0 {
-			host = hidden + host[at:]
-		}
-		if path = scheme + "://" + host; slash {
-			path += "/" + tail
-		}
-	}
-	if hasQuery {
-		path += "?" + maskParameters(query)
-	}
-	if hasFragment {
-		path += "#" + maskParameters(fragment)
-	}
-	return path
-}
-
-// maskParameters masks the values of parameters, wherever a program may find them.
-func maskParameters(query string) string {
-	var masked strings.Builder
-	for len(query) > 0 {
-		end := strings.IndexAny(query, "&;?")
-		if end < 0 {
-			end = len(query)
-		}
-		part := query[:end]
-		if name, value, ok := strings.Cut(part, "="); ok && value != "" && secretName(name) {
-			part = name + "=" + hidden
-		}
-		masked.WriteString(part)
-		if end == len(query) {
-			break
-		}
-		masked.WriteByte(query[end])
-		query = query[end+1:]
-	}
-	return masked.String()
-}
-
-// secretName reports whether a parameter's value is hidden.
-func secretName(name string) bool {
-	plain, err := url.QueryUnescape(name)
-	if err != nil {
-		plain = name
-	}
-	plain = strings.ToLower(strings.TrimSpace(plain))
-	return slices.Contains(secretNames, plain)
 }
