@@ -61,7 +61,7 @@ func (r *Relay) routes(router access.Router) error {
 		}
 		(&sidebarapi.API{
 			Origins: r.origins, Keys: r.keys, Cookies: cookies, Tunnels: r.fleet, Signer: signer, Dispatcher: r.dispatcher, Requests: r.requests,
-			Rejects: r.refused, Metrics: r.metrics.sidebar, Log: r.log,
+			Rejects: r.refused, Metrics: r.metrics.sidebar, Open: r.panel, Log: r.log,
 		}).Register(router)
 	}
 	r.previews.Register(router)

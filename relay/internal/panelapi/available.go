@@ -43,17 +43,25 @@ func (a *API) whose(r *http.Request) (by under, known bool, err error) {
 	return under{p.grant, p.bearer}, true, err
 }
 
-// probe asks the sandbox whether the program is there.
-func (a *API) probe(ctx context.Context, by under) (available, error) {
-	said, asked, err := a.probes.at(where{by.grant.Sandbox, by.grant.Session}).get(func() (said available, err error) {
-		err = a.ask(ctx, by, "/panel/claude", &said)
+// probed returns what the sandbox says of by's session at a path, or has said lately.
+// That is the same for all who may ask: each was checked before.
+func probed[T any](ctx context.Context, a *API, known *probes[T], by under, path string) (T, error) {
+	ctx = context.WithoutCancel(ctx) // others wait for the answer, too
+	said, asked, err := known.at(where{by.grant.Sandbox, by.grant.Session}).get(func() (said T, err error) {
+		err = a.ask(ctx, by, path, &said)
 		return said, err
 	})
-	outcome := probeKept
+	from := probeKept
 	if asked {
-		outcome = probeAsked
+		from = probeAsked
 	}
-	a.Metrics.Probes.WithLabelValues(outcome).Inc()
+	a.Metrics.Probes.WithLabelValues(from).Inc()
+	return said, err
+}
+
+// probe asks the sandbox whether the program is there.
+func (a *API) probe(ctx context.Context, by under) (available, error) {
+	said, err := probed(ctx, a, &a.claude, by, "/panel/claude")
 	if protocol.KindOf(err) == protocol.KindInternal && err != nil {
 		err = protocol.Fault(protocol.KindUpstream, err)
 	}

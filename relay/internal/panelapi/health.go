@@ -4,33 +4,69 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/access"
 )
 
-// Health serves GET /health to side panels in the form of seed 000's server: their
-// panel takes any status but "healthy" for a server that is down. For others, whose
-// platform (seed 001) takes any status but "ok" for one, others answers. Anybody may
-// ask, so it says nothing of anybody and gives no token away; with a grant it names
-// its session.
+// resting is what a panel is told that may know nothing.
+var resting = working{Agent: agent{Status: "idle"}}
+
+// States of a server, as the panel knows them. It takes any but healthy for one that
+// is down.
+const (
+	healthy   = "healthy"
+	unhealthy = "unhealthy"
+)
+
+// A health is the answer to a panel.
+type health struct {
+	Status   string `json:"status"`
+	Revision string `json:"revision"`
+	Mode     string `json:"mode"`
+	Uptime   int64  `json:"uptime"` // seconds
+	working
+	ChatEnabled  bool           `json:"chatEnabled"`
+	Security     map[string]any `json:"security"`
+	TerminalPort int            `json:"terminalPort"`
+}
+
+// Health serves GET /health to side panels in the form of seed 000's server. For
+// others, whose platform (seed 001) takes any status but "ok" for one that is down,
+// others answers. Anybody may ask, also without any credential, as the seed's panel
+// does: so it gives no token away, and says how a sandbox stands only under a grant
+// that may view the session. Everybody else is told the same of every sandbox, that
+// nothing runs: the relay is up, more isn't theirs to know.
 func (a *API) Health(started time.Time, others http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !a.fromPanel(r) {
 			others(w, r)
 			return
 		}
-		var session any
-		if _, bears := r.Header["Authorization"]; bears {
-			if grant, bearer, err := access.Grant(r, a.Keys); err == nil && grant.Session != "" {
-				a.Renew(grant, bearer)
-				session = map[string]any{"id": grant.Session, "name": nil}
+		said := health{
+			Status: healthy, Revision: a.Revision, Mode: "headed", Uptime: int64(time.Since(started) / time.Second), working: resting,
+			ChatEnabled: true, Security: map[string]any{"status": "off"}, TerminalPort: portOf(a.Origins.Public(r)),
+		}
+		if by, ok := a.viewer(r); ok {
+			now, err := probed(r.Context(), a, &a.agents, by, "/sidebar/health")
+			if said.working = now; err != nil { // its panel can do nothing
+				said.Status, said.working = unhealthy, resting
 			}
 		}
-		answer(w, http.StatusOK, map[string]any{
-			"status": "healthy", "revision": a.Revision, "mode": "headed", "uptime": int64(time.Since(started) / time.Second), "tabs": 0,
-			"chatEnabled": true, "agent": map[string]any{"status": "idle", "runningFor": nil, "queueLength": 0},
-			"session": session, "security": map[string]any{"status": "off"}, "terminalPort": portOf(a.Origins.Public(r)),
-		})
+		answer(w, http.StatusOK, said)
 	}
+}
+
+// viewer returns on whose behalf a panel asks that may view its session.
+func (a *API) viewer(r *http.Request) (by under, ok bool) {
+	if _, bears := r.Header["Authorization"]; !bears {
+		return by, false
+	}
+	grant, bearer, err := access.Grant(r, a.Keys)
+	if err != nil || grant.Session == "" {
+		return by, false
+	}
+	a.Renew(grant, bearer)
+	return under{grant, bearer}, grant.Allows(grant.Session, "", protocol.CapView)
 }
 
 // fromPanel reports whether a side panel asks, rather than a program or a person: by

@@ -6,7 +6,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// Where an answer to GET /claude-available comes from: labels of a metric.
+// Where an answer of the sandbox comes from: labels of a metric.
 const (
 	probeAsked = "sandbox"
 	probeKept  = "memory"
@@ -39,7 +39,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Unused cookies of side panels that gave way to newer ones of the same person.",
 		}),
 		Probes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_panel_probes_total", Help: "Questions of side panels whether claude is there, by where the answer came from.",
+			Name: "fairlead_panel_probes_total", Help: "Questions of side panels whether claude is there and how it stands, by where the answer came from.",
 		}, []string{"from"}),
 		TabsSkipped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fairlead_panel_tabs_skipped_total",

@@ -46,7 +46,8 @@ type API struct {
 	passes passes
 	people gateway.Tally
 	here   here
-	probes probes
+	claude probes[available]
+	agents probes[working]
 
 	// Sockets, and what goes on without them. Nothing is added once closed is set.
 	running sync.WaitGroup

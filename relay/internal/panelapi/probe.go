@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// probeAge is how long it is believed whether claude is there: a panel may ask a
+	// probeAge is how long it is believed what a sandbox says: a panel may ask a
 	// hundred times a second.
 	probeAge = 2 * time.Second
 	// maxProbes bounds the sessions of which that is remembered.
@@ -23,6 +23,26 @@ type available struct {
 	CheckedAt  string  `json:"checked_at,omitempty"`
 }
 
+// A working is what the panel reads of its sandbox.
+type working struct {
+	Tabs    int     `json:"tabs"` // of the sandbox's browser
+	Agent   agent   `json:"agent"`
+	Session *naming `json:"session"` // null: nobody says
+}
+
+// An agent is how the agent of the active tab stands.
+type agent struct {
+	Status      string `json:"status"`
+	RunningFor  *int64 `json:"runningFor"` // milliseconds
+	QueueLength int    `json:"queueLength"`
+}
+
+// A naming is what the panel calls its session.
+type naming struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+}
+
 // installURL says how claude is installed.
 const installURL = "https://docs.anthropic.com/en/docs/claude-code"
 
@@ -33,25 +53,26 @@ type where struct {
 }
 
 // A probe is what was last heard of a session.
-type probe struct {
+type probe[T any] struct {
 	mu sync.Mutex
 	// Guarded by mu.
 	at   time.Time
-	said available
+	said T
+	err  error
 }
 
 // probes remember what sandboxes have said. The zero value is ready.
-type probes struct {
+type probes[T any] struct {
 	mu sync.Mutex
-	of map[where]*probe // guarded by mu
+	of map[where]*probe[T] // guarded by mu
 }
 
 // at returns the probe of a session. At the bound any other one gives way.
-func (p *probes) at(at where) *probe {
+func (p *probes[T]) at(at where) *probe[T] {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.of == nil {
-		p.of = map[where]*probe{}
+		p.of = map[where]*probe[T]{}
 	}
 	one := p.of[at]
 	if one == nil {
@@ -61,23 +82,22 @@ func (p *probes) at(at where) *probe {
 				break
 			}
 		}
-		one = &probe{}
+		one = &probe[T]{}
 		p.of[at] = one
 	}
 	return one
 }
 
 // get returns what was heard lately, or else asks. asked: it did. Several that want
-// it at once share the answer.
-func (p *probe) get(ask func() (available, error)) (said available, asked bool, err error) {
+// it at once share the answer, also that there is none: a sandbox that doesn't answer
+// must not hold up one after the other.
+func (p *probe[T]) get(ask func() (T, error)) (said T, asked bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.at.IsZero() && time.Since(p.at) < probeAge {
-		return p.said, false, nil
+		return p.said, false, p.err
 	}
-	said, err = ask()
-	if err == nil {
-		p.said, p.at = said, time.Now()
-	}
-	return said, true, err
+	p.said, p.err = ask()
+	p.at = time.Now()
+	return p.said, true, p.err
 }

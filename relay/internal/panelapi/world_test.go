@@ -64,7 +64,9 @@ type world struct {
 	terminals map[protocol.PTYID]*terminal
 	noClaude  bool
 	probed    int
-	sign      int // a refusal's status; 0: it signs
+	asked     int    // how the agent stands
+	standing  string // the answer to that; "": none
+	sign      int    // a refusal's status; 0: it signs
 }
 
 // A terminal is one of the sandbox: nothing runs there before the first byte, and
@@ -215,6 +217,13 @@ func (w *world) serveHTTP(answer http.ResponseWriter, r *http.Request) {
 			return
 		}
 		io.WriteString(answer, `{"available":true,"path":"/usr/bin/claude","checked_at":"2026-01-01T00:00:00Z"}`)
+	case "/sessions/ses_1/sidebar/health":
+		w.asked++
+		if w.standing == "" {
+			http.Error(answer, "no", http.StatusServiceUnavailable)
+			return
+		}
+		io.WriteString(answer, w.standing)
 	default:
 		http.NotFound(answer, r)
 	}

@@ -25,6 +25,13 @@ type Tunnels interface {
 	Session(id protocol.SandboxID) (*tunnel.Session, error)
 }
 
+// Open is what people's panels have open beside the chat. Package panelapi has it.
+type Open interface {
+	// Renew has what a grant's person has open in its session go on under it, which
+	// was just verified.
+	Renew(grant *jws.Grant, token string)
+}
+
 const (
 	// answerTimeout bounds the wait for the sandbox's answer.
 	answerTimeout = time.Minute
@@ -46,6 +53,7 @@ type API struct {
 	Requests   *reverseproxy.Requests
 	Rejects    *rejects.Rejects
 	Metrics    *Metrics
+	Open       Open // nil: nothing is
 	Log        *slog.Logger
 
 	proxy  *reverseproxy.Proxy
@@ -63,7 +71,11 @@ type caller struct {
 // have need there.
 func (a *API) bearer(r *http.Request, need protocol.Capability, in group) (caller, error) {
 	grant, token, err := access.Grant(r, a.Keys)
-	return a.check(r, caller{grant, token}, need, in, err)
+	c, err := a.check(r, caller{grant, token}, need, in, err)
+	if err == nil && a.Open != nil {
+		a.Open.Renew(grant, token)
+	}
+	return c, err
 }
 
 // check returns c unless err says otherwise, or what its grant allows, or how often

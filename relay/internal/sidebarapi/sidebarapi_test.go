@@ -498,3 +498,34 @@ func TestAway(t *testing.T) {
 		t.Errorf("%d %s", status, answer)
 	}
 }
+
+// opened notes under which grants what people have open goes on.
+type opened []string
+
+func (o *opened) Renew(g *jws.Grant, token string) { *o = append(*o, string(g.Subject)+" "+token) }
+
+// Weakness 26: whoever uses a newer grant, if only to poll, has what the same person
+// has open go on under it. One that isn't good, or doesn't allow what is asked, does
+// nothing, and neither does a stream's cookie.
+func TestAPanelsNewerGrantIsPassedOn(t *testing.T) {
+	w := newWorld(t)
+	var renewed opened
+	w.api.Open = &renewed
+	good := w.grant("alice", protocol.CapView, protocol.CapChat)
+	for _, ask := range [][2]string{{"GET", "/sidebar-chat"}, {"GET", "/sidebar-tabs"}, {"POST", "/sidebar-agent/stop"}, {"GET", "/sidebar-chat/stream"}} {
+		renewed = nil
+		if status, answer, _ := w.ask(ask[0], ask[1], good, ""); status != 200 || len(renewed) != 1 || renewed[0] != "usr_alice "+good {
+			t.Errorf("%s %s: %d %s, %v", ask[0], ask[1], status, answer, renewed)
+		}
+	}
+	_, _, header := w.ask("POST", "/sse-session", good, "")
+	cookie, _, _ := strings.Cut(header.Get("Set-Cookie"), ";")
+	renewed = nil
+	w.ask("GET", "/activity/stream", "", "", "Cookie", cookie)
+	w.ask("GET", "/sidebar-chat", "x", "")
+	w.ask("POST", "/sidebar-agent/stop", w.grant("alice", protocol.CapView), "")
+	w.ask("GET", "/sidebar-chat?token=x", good, "")
+	if len(renewed) > 0 {
+		t.Errorf("%v", renewed)
+	}
+}

@@ -23,6 +23,7 @@ func (s *Sidebars) Routes(mux *http.ServeMux) {
 	route.Get(mux, "sidebar/chat/stream", protocol.CapView, s.stream)
 	route.Get(mux, "sidebar/tabs", protocol.CapView, s.tabs)
 	route.Get(mux, "sidebar/session", protocol.CapView, s.session)
+	route.Get(mux, "sidebar/health", protocol.CapView, s.health)
 	route.Get(mux, "sidebar/sessions", protocol.CapView, s.sessions)
 	route.Get(mux, "activity/stream", protocol.CapView, s.activity)
 	route.Get(mux, "activity/history", protocol.CapView, s.history)
@@ -112,6 +113,23 @@ func (s *Sidebars) session(w http.ResponseWriter, r *http.Request, session proto
 	c, agent := p.chapter(), p.agent(p.active)
 	p.mu.Unlock()
 	return s.answer(w, map[string]any{"session": c, "agent": agent})
+}
+
+// health is GET …/sidebar/health: what the panel reads of /health (seed 000), in a
+// few bytes.
+func (s *Sidebars) health(w http.ResponseWriter, r *http.Request, session protocol.SessionID) error {
+	p, err := s.panel(session)
+	if err != nil {
+		return err
+	}
+	shown := s.o.Browser.Tabs(r.Context(), session)
+	p.mu.Lock()
+	c, agent := p.chapter(), p.agent(p.active)
+	p.mu.Unlock()
+	return s.answer(w, map[string]any{
+		"tabs": len(shown), "session": map[string]any{"id": c.ID, "name": c.Name},
+		"agent": map[string]any{"status": agent.Status, "runningFor": agent.RunningFor, "queueLength": agent.QueueLength},
+	})
 }
 
 // agent returns how a tab's agent stands. The caller holds mu.

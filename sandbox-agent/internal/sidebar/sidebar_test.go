@@ -384,6 +384,31 @@ func TestWhichTab(t *testing.T) {
 	})
 }
 
+// What /health says: the tabs of the browser, and how the active one's agent stands.
+func TestHealth(t *testing.T) {
+	in(t, func(r *rig) {
+		says := func() string { return strings.TrimSpace(r.get("sidebar/health", nil).Body.String()) }
+		_, answer := r.polls(0, 0)
+		session := `"session":{"id":"` + answer.SessionID + `","name":"Side panel"},"tabs":`
+		if got, want := says(), `{"agent":{"queueLength":0,"runningFor":null,"status":"idle"},`+session+`0}`; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		r.browser = browserTabs{{1, "https://one.example/", "One"}, {2, "https://two.example/", "Two"}}
+		r.sends(2, "one")
+		r.sends(2, "two")
+		r.sends(1, "elsewhere")
+		r.sends(2, "three") // the active tab
+		time.Sleep(1500 * time.Millisecond)
+		if got, want := says(), `{"agent":{"queueLength":2,"runningFor":1500,"status":"processing"},`+session+`2}`; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		time.Sleep(lineup.HungAfter)
+		if got := says(); !strings.Contains(got, `"runningFor":301500,"status":"hung"`) {
+			t.Errorf("%s", got)
+		}
+	})
+}
+
 // A tab that has nothing to do gives way to another; busy ones don't.
 func TestManyTabs(t *testing.T) {
 	in(t, func(r *rig) {
