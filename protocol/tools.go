@@ -94,12 +94,3 @@ const (
 	CertificateHeader = "Fairlead-Certificate" // compact
 	SignedAtHeader    = "Fairlead-Signed-At"   // Unix milliseconds
 )
-
-// BrowserStatus is the answer of GET /sessions/{sid}/browser: the state of the
-// session's Chromium.
-type BrowserStatus struct {
-	State string `json:"state"` // stopped, starting or running
-	URL   string `json:"url,omitempty"`
-	Title string `json:"title,omitempty"`
-	Error string `json:"error,omitempty"` // why the last start failed
-}

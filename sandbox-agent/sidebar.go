@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
@@ -10,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hooks"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/activity"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/lineup"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
@@ -47,11 +47,11 @@ func (w watchedBrowser) Tools(caller toolbox.Caller) []toolbox.Tool {
 	return sidebar.Watched{Set: w.Browser, Activity: w.activity}.Tools(caller)
 }
 
-// Tabs implements [sidebar.Browser]: a session's Chromium has one tab.
+// Tabs implements [sidebar.Browser].
 func (w watchedBrowser) Tabs(ctx context.Context, session protocol.SessionID) []sidebar.BrowserTab {
-	status := w.Status(ctx, session)
-	if !strings.HasPrefix(status.URL, "http") {
-		return nil
+	var all []sidebar.BrowserTab
+	for _, tab := range w.Browser.Tabs(ctx, session) {
+		all = append(all, sidebar.BrowserTab{ID: lineup.Tab(tab.ID), URL: tab.URL, Title: tab.Title})
 	}
-	return []sidebar.BrowserTab{{ID: 1, URL: status.URL, Title: status.Title}}
+	return all
 }

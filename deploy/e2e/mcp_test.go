@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // want fails unless a tool call succeeds with a text that holds part.
@@ -277,7 +278,7 @@ func TestBrowserTools(t *testing.T) {
 			t.Fatalf("%s %.100q: %v", resp.Status, seen, err)
 		}
 	}
-	var status protocol.BrowserStatus
+	var status op.BrowserStatus
 	must(t, call(ctx, http.StatusOK, &status, http.MethodGet, fmt.Sprintf("%s/sessions/%s/browser", carol.Base, s.Ready.SessionID), grant, nil))
 	if status.State != "running" || !strings.Contains(status.URL, fmt.Sprint(port)) {
 		t.Errorf("%+v", status)

@@ -18,6 +18,7 @@ var browser = []Spec{
 type CDPSend struct {
 	Method string          `json:"method"`
 	Params json.RawMessage `json:"params,omitempty"`
+	Tab    int             `json:"tab,omitempty"` // of a sandbox's own browser; 0: its active one
 }
 
 // Check requires a method of the DevTools protocol, "Domain.method". [CheckCDP]
@@ -25,6 +26,9 @@ type CDPSend struct {
 func (b *CDPSend) Check() error {
 	if !validCDPMethod(b.Method) {
 		return protocol.Errorf(protocol.KindInvalid, "op.method must have the form Domain.method")
+	}
+	if b.Tab < 0 {
+		return protocol.Errorf(protocol.KindInvalid, "op.tab must be the number of a tab")
 	}
 	return nil
 }
@@ -66,4 +70,23 @@ func validCDPMethod(method string) bool {
 		}
 	}
 	return dots == 1 && len(method) <= maxCDPMethod
+}
+
+// BrowserStatus is the answer of GET /sessions/{sid}/browser: the state of the
+// session's Chromium.
+type BrowserStatus struct {
+	State string `json:"state"` // stopped, starting or running
+	URL   string `json:"url,omitempty"`
+	Title string `json:"title,omitempty"`
+	Error string `json:"error,omitempty"` // why the last start failed
+
+	Tabs []BrowserTab `json:"tabs,omitempty"` // URL and Title are the active one's
+}
+
+// A BrowserTab is one of the session's Chromium. Its ID is never another one's.
+type BrowserTab struct {
+	ID     int    `json:"id"`
+	URL    string `json:"url"`
+	Title  string `json:"title"`
+	Active bool   `json:"active"`
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 var (
@@ -42,11 +42,11 @@ func testLiveBrowser(t *testing.T, browser context.Context) {
 	carol.untilText("browser-empty", "could not start: Chromium is missing")
 	watchers(1)
 
-	relay.browse(protocol.BrowserStatus{State: "running", URL: "https://one.example/a", Title: "One\u202e"}, picture(400, 300, red))
+	relay.browse(op.BrowserStatus{State: "running", URL: "https://one.example/a", Title: "One\u202e"}, picture(400, 300, red))
 	carol.until(shows(red))
 	carol.untilText("browser-url", "https://one.example/a")
 	carol.untilText("browser-title", "One⟨U+202E⟩")
-	relay.browse(protocol.BrowserStatus{State: "running", URL: "https://two.example/", Title: "Two"}, picture(640, 300, blue))
+	relay.browse(op.BrowserStatus{State: "running", URL: "https://two.example/", Title: "Two"}, picture(640, 300, blue))
 	carol.until(shows(blue) + ` && document.querySelector('[data-testid=browser-picture]').width === 640`)
 	carol.untilText("browser-title", "Two")
 
@@ -58,25 +58,25 @@ func testLiveBrowser(t *testing.T, browser context.Context) {
 			break
 		}
 	}
-	relay.browse(protocol.BrowserStatus{State: "running", URL: "https://two.example/", Title: "Two"}, huge)
-	relay.browse(protocol.BrowserStatus{State: "running", URL: "https://two.example/", Title: "Three"}, []byte("<svg/>"))
+	relay.browse(op.BrowserStatus{State: "running", URL: "https://two.example/", Title: "Two"}, huge)
+	relay.browse(op.BrowserStatus{State: "running", URL: "https://two.example/", Title: "Three"}, []byte("<svg/>"))
 	carol.untilText("browser-title", "Three")
 	carol.until(shows(blue))
 
 	// Nobody watches from a hidden tab; the connection may break.
 	carol.look(true)
 	watchers(0)
-	relay.browse(protocol.BrowserStatus{State: "running", URL: "https://three.example/", Title: "Three"}, picture(400, 300, red))
+	relay.browse(op.BrowserStatus{State: "running", URL: "https://three.example/", Title: "Three"}, picture(400, 300, red))
 	carol.look(false)
 	watchers(1)
 	carol.until(shows(red))
 	relay.cutFrames()
 	relay.until(t, "the stream is opened again", func() bool { return relay.chromium.watched >= 3 })
-	relay.browse(protocol.BrowserStatus{State: "running", URL: "https://four.example/", Title: "Four"}, picture(400, 300, blue))
+	relay.browse(op.BrowserStatus{State: "running", URL: "https://four.example/", Title: "Four"}, picture(400, 300, blue))
 	carol.until(shows(blue))
 
 	// Of a browser that has ended no picture stays.
-	relay.browse(protocol.BrowserStatus{State: "stopped"}, nil)
+	relay.browse(op.BrowserStatus{State: "stopped"}, nil)
 	carol.untilText("browser-empty", "not running")
 	carol.until(hidden("browser-picture"))
 

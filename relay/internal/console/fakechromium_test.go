@@ -10,11 +10,12 @@ import (
 	"net/http"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // fakeChromium is the sandbox's browser. Guarded by the relay's mu.
 type fakeChromium struct {
-	status   protocol.BrowserStatus
+	status   op.BrowserStatus
 	frame    []byte        // the newest picture
 	changed  chan struct{} // closed at the next one
 	cut      chan struct{} // closed to end the streams
@@ -23,7 +24,7 @@ type fakeChromium struct {
 }
 
 func (f *fakeRelay) registerChromium(mux *http.ServeMux) {
-	f.chromium = fakeChromium{status: protocol.BrowserStatus{State: "stopped"}, changed: make(chan struct{}), cut: make(chan struct{})}
+	f.chromium = fakeChromium{status: op.BrowserStatus{State: "stopped"}, changed: make(chan struct{}), cut: make(chan struct{})}
 	mux.HandleFunc("GET /sessions/{sid}/browser", f.browserStatus)
 	mux.HandleFunc("GET /sessions/{sid}/browser/frames", f.browserFrames)
 }
@@ -38,7 +39,7 @@ func (f *fakeRelay) browserStatus(w http.ResponseWriter, r *http.Request) {
 }
 
 // browse has the browser show a picture of a page.
-func (f *fakeRelay) browse(status protocol.BrowserStatus, frame []byte) {
+func (f *fakeRelay) browse(status op.BrowserStatus, frame []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.chromium.status, f.chromium.frame = status, frame

@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // Accounts are connected, attached to a terminal, given rules and detached by
@@ -158,7 +159,7 @@ func shotsOfPanels(t *testing.T, browser context.Context, prefix string, prepare
 	open("btn-browser")
 	alice.untilText("browser-empty", "not running")
 	shot("15-browser-none")
-	relay.browse(protocol.BrowserStatus{State: "running", URL: "https://docs.example.com/guide/getting-started?tab=linux", Title: "Getting started · Example"}, demoPage())
+	relay.browse(op.BrowserStatus{State: "running", URL: "https://docs.example.com/guide/getting-started?tab=linux", Title: "Getting started · Example"}, demoPage())
 	alice.untilText("browser-url", "docs.example.com")
 	alice.until(`document.querySelector('[data-testid=browser-picture]').width === 1280`)
 	shot("15-browser")

@@ -31,6 +31,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
 // Options say between what a bridge runs.
@@ -115,6 +116,7 @@ type bridge struct {
 	client *http.Client
 	file   string
 	given  protocol.MCPCredentials // by flags and variables
+	tab    string                  // of the session's browser, that the program is bound to; "": none
 	stop   context.CancelCauseFunc
 
 	running sync.WaitGroup // all goroutines but the one that reads lines
@@ -143,6 +145,9 @@ func newBridge(o Options, l limits) (*bridge, error) {
 		b.log = slog.New(slog.DiscardHandler)
 	}
 	b.given = fromEnvironment(o.Flags, o.Getenv)
+	if o.Getenv != nil {
+		b.tab = o.Getenv(toolbox.TabVariable)
+	}
 	found, err := find(b.given, b.file)
 	if err != nil {
 		return nil, err

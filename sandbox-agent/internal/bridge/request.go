@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
 // What can become of a request that the server hasn't taken in, so that it may be
@@ -90,6 +91,9 @@ func (b *bridge) requestAs(ctx context.Context, c protocol.MCPCredentials, metho
 	}
 	h := r.Header
 	h.Set(protocol.MCPSecretHeader, c.Secret)
+	if toolbox.ParseTab(b.tab) != 0 {
+		h.Set(toolbox.TabHeader, b.tab)
+	}
 	h.Set("Accept", "application/json, text/event-stream")
 	if method == http.MethodGet {
 		h.Set("Accept", "text/event-stream")

@@ -56,7 +56,7 @@ func (p *page) navigate(ctx context.Context, address string) (loaded bool, err e
 	if err := p.leave(ctx); err != nil {
 		return false, err
 	}
-	p.c.guard.forget()
+	p.since = p.c.guard.mark()
 	res, err := cdp.Call(ctx, p.target, cdppage.Navigate, cdppage.NavigateParams{URL: address})
 	if err != nil {
 		return false, p.why(ctx, err)
@@ -79,7 +79,7 @@ func (p *page) refused(address string) error {
 	if err != nil {
 		return nil
 	}
-	return p.c.guard.refusalOf(u)
+	return p.c.guard.refusalOf(u, p.since)
 }
 
 // statusFunction returns the document's HTTP status; 0: none.
@@ -101,17 +101,17 @@ func (p *page) shown(ctx context.Context) (address, title string, err error) {
 }
 
 // errHung says that a page is too busy to be left.
-var errHung = protocol.Errorf(protocol.KindUnavailable, "the page computes without end; the next call starts the browser anew")
+var errHung = protocol.Errorf(protocol.KindUnavailable, "the page computes without end; the next call opens its tab anew")
 
-// leave returns errHung, and ends the Chromium, if the page is too busy to be
-// left: the next page may need its process.
+// leave returns errHung, and ends the page, if it is too busy to be left: the next
+// one may need its process.
 func (p *page) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.c.opts.leave, leaveTimeout))
 	defer cancel()
 	if _, err := cdp.Call(ctx, p.target, runtime.Evaluate, runtime.EvaluateParams{Expression: "0"}); !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return p.why(ctx, err)
 	}
-	p.c.crash()
+	p.of.lost(p, errHung)
 	return errHung
 }
 
@@ -159,8 +159,8 @@ func (p *page) awaitLoad(ctx context.Context, loader cdp.LoaderID) (loaded bool,
 			return false, nil
 		case <-ctx.Done():
 			return false, p.why(ctx, ctx.Err())
-		case <-p.c.ctx.Done():
-			return false, errGone
+		case <-p.life.Done():
+			return false, p.why(ctx, context.Cause(p.life))
 		}
 	}
 }
@@ -274,8 +274,8 @@ func (p *page) await(ctx context.Context, selector string, patience time.Duratio
 			return spot{}, protocol.Errorf(protocol.KindNotFound, "no such element in time: %s", cut(selector, maxTitle))
 		case <-ctx.Done():
 			return spot{}, p.why(ctx, ctx.Err())
-		case <-p.c.ctx.Done():
-			return spot{}, errGone
+		case <-p.life.Done():
+			return spot{}, p.why(ctx, context.Cause(p.life))
 		}
 	}
 }

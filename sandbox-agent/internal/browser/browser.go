@@ -3,7 +3,6 @@ package browser
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,9 +10,11 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/roster"
 )
 
-// States of protocol.BrowserStatus.
+// States of op.BrowserStatus.
 const (
 	stateStopped  = "stopped"
 	stateStarting = "starting"
@@ -31,15 +32,31 @@ type Browser struct {
 
 	mu sync.Mutex
 	// Guarded by mu.
-	seats  map[protocol.SessionID]*seat
-	taken  int // Chromiums that start, run or end
-	closed bool
+	seats    map[protocol.SessionID]*seat
+	taken    int // Chromiums that start, run or end
+	closed   bool
+	observer Observer // nil: none
+}
+
+// An Observer is told what changes in sessions' browsers.
+type Observer interface {
+	// TabsChanged is called after tabs were opened, closed or switched, or have ended
+	// with their Chromium. It must not block.
+	TabsChanged(protocol.SessionID)
+}
+
+// Observe has o told what changes from now on.
+func (b *Browser) Observe(o Observer) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.observer = o
 }
 
 // A seat is a session's place for its Chromium.
-// Guarded by Browser.mu, but for session.
+// Guarded by Browser.mu, but for session and tabs.
 type seat struct {
 	session protocol.SessionID // static
+	tabs    *tabs              // static
 	account *Account           // nil before the first start
 	running *chromium          // nil: there is none
 	busy    *attempt           // a start or end in progress
@@ -48,7 +65,24 @@ type seat struct {
 	idle    *time.Timer        // since the last call; nil: none yet
 	failed  string             // why the last start failed
 	viewers map[*viewer]struct{}
-	last    Frame // of the running Chromium, for new viewers
+	last    map[int]Frame // of tabs that are watched, for new viewers
+}
+
+// news tells a seat's viewers and the observer of changes.
+type news struct {
+	browser *Browser
+	seat    *seat
+}
+
+// tabsChanged implements [audience].
+func (n news) tabsChanged() {
+	n.browser.mu.Lock()
+	n.browser.cast(n.seat)
+	o := n.browser.observer
+	n.browser.mu.Unlock()
+	if o != nil {
+		o.TabsChanged(n.seat.session)
+	}
 }
 
 // An attempt is a start or an end of a Chromium.
@@ -81,7 +115,8 @@ func New(opts Options) (*Browser, error) {
 func (b *Browser) seat(session protocol.SessionID) *seat {
 	s := b.seats[session]
 	if s == nil {
-		s = &seat{session: session, viewers: make(map[*viewer]struct{})}
+		s = &seat{session: session, viewers: make(map[*viewer]struct{}), last: make(map[int]Frame)}
+		s.tabs = newTabs(news{b, s})
 		b.seats[session] = s
 	}
 	return s
@@ -96,15 +131,15 @@ func (b *Browser) tidy(s *seat) {
 
 var errClosed = protocol.Errorf(protocol.KindEnded, "the session is over")
 
-// use returns the session's Chromium, started if necessary. It isn't idle until
-// release is called.
-func (b *Browser) use(ctx context.Context, session protocol.SessionID) (c *chromium, release func(), err error) {
+// use returns the session's Chromium, started if necessary, with its tabs. Then the
+// one that is wanted is its first. It isn't idle until release is called.
+func (b *Browser) use(ctx context.Context, session protocol.SessionID, want roster.Want) (c *chromium, t *tabs, release func(), err error) {
 	for {
 		b.mu.Lock()
 		s := b.seat(session)
 		if b.closed || s.ended {
 			b.mu.Unlock()
-			return nil, nil, errClosed
+			return nil, nil, nil, errClosed
 		}
 		if c = s.running; c != nil && c.dead() {
 			b.mu.Unlock()
@@ -114,27 +149,27 @@ func (b *Browser) use(ctx context.Context, session protocol.SessionID) (c *chrom
 		if c != nil {
 			s.uses++
 			b.mu.Unlock()
-			return c, sync.OnceFunc(func() { b.release(s) }), nil
+			return c, s.tabs, sync.OnceFunc(func() { b.release(s) }), nil
 		}
 		if s.busy == nil {
 			if b.taken >= b.opts.Max {
 				b.tidy(s)
 				b.mu.Unlock()
-				return nil, nil, protocol.Errorf(protocol.KindTooMany, "%d browsers run in this sandbox already", b.opts.Max)
+				return nil, nil, nil, protocol.Errorf(protocol.KindTooMany, "%d browsers run in this sandbox already", b.opts.Max)
 			}
 			b.taken++
 			s.busy = &attempt{starts: true, done: make(chan struct{})}
-			b.wait.Go(func() { b.start(s) })
+			b.wait.Go(func() { b.start(s, want) })
 		}
 		wait := s.busy
 		b.mu.Unlock()
 		select {
 		case <-wait.done:
 			if wait.starts && wait.err != nil {
-				return nil, nil, wait.err
+				return nil, nil, nil, wait.err
 			}
 		case <-ctx.Done():
-			return nil, nil, ctx.Err()
+			return nil, nil, nil, ctx.Err()
 		}
 	}
 }
@@ -159,8 +194,8 @@ func (b *Browser) release(s *seat) {
 }
 
 // start executes a seat's attempt to start.
-func (b *Browser) start(s *seat) {
-	c, err := b.launch(s)
+func (b *Browser) start(s *seat, want roster.Want) {
+	c, err := b.launch(s, want)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.busy.err = err
@@ -180,7 +215,7 @@ func (b *Browser) start(s *seat) {
 }
 
 // launch starts a seat's Chromium.
-func (b *Browser) launch(s *seat) (*chromium, error) {
+func (b *Browser) launch(s *seat, want roster.Want) (*chromium, error) {
 	b.mu.Lock()
 	known := s.account
 	b.mu.Unlock()
@@ -194,7 +229,8 @@ func (b *Browser) launch(s *seat) (*chromium, error) {
 		s.account = known
 		b.mu.Unlock()
 	}
-	return start(b.ctx, s.session, b.profile(s.session), *known, &b.opts, b.own)
+	at := place{session: s.session, profile: b.profile(s.session), account: *known, own: b.own, tabs: s.tabs, want: want}
+	return start(b.ctx, at, &b.opts)
 }
 
 // profile returns the folder of a session's Chromium.
@@ -211,13 +247,15 @@ func (b *Browser) end(s *seat, sure func() bool) {
 		return
 	}
 	c := s.running
-	s.running, s.last = nil, Frame{}
+	s.running = nil
+	clear(s.last)
 	s.busy = &attempt{done: make(chan struct{})}
 	if s.idle != nil {
 		s.idle.Stop()
 		s.idle = nil
 	}
 	b.mu.Unlock()
+	s.tabs.end(c)
 	c.Close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -305,26 +343,65 @@ func (b *Browser) Stop(ctx context.Context, session protocol.SessionID) error {
 }
 
 // Status returns the state of the session's Chromium. It starts none.
-func (b *Browser) Status(ctx context.Context, session protocol.SessionID) protocol.BrowserStatus {
+func (b *Browser) Status(ctx context.Context, session protocol.SessionID) op.BrowserStatus {
 	b.mu.Lock()
-	status := protocol.BrowserStatus{State: stateStopped}
-	var c *chromium
+	status := op.BrowserStatus{State: stateStopped}
+	var t *tabs
 	if s := b.seats[session]; s != nil {
-		c = s.running
+		if s.running != nil {
+			t = s.tabs
+		}
 		status.Error = s.failed
 		if s.busy != nil && s.busy.starts {
 			status.State = stateStarting
 		}
 	}
 	b.mu.Unlock()
-	if c == nil {
+	if t == nil {
 		return status
 	}
-	status.State = stateRunning
-	address, title, err := c.page.where(ctx)
-	if errors.Is(err, errGone) {
-		return protocol.BrowserStatus{State: stateStopped}
+	all, err := t.list(ctx)
+	if err != nil {
+		return op.BrowserStatus{State: stateStopped}
 	}
-	status.URL, status.Title = address, title // empty if it is too busy to answer
+	status.State, status.Tabs = stateRunning, all
+	for _, tab := range all {
+		if tab.Active {
+			status.URL, status.Title = tab.URL, tab.Title // empty if it is too busy to answer
+		}
+	}
 	return status
+}
+
+// Tabs returns the open tabs of the session's Chromium, none while it doesn't run.
+func (b *Browser) Tabs(ctx context.Context, session protocol.SessionID) []op.BrowserTab {
+	return b.Status(ctx, session).Tabs
+}
+
+// SwitchTab makes an open tab of the session's Chromium the active one. It fails
+// with KindNotFound for any other.
+func (b *Browser) SwitchTab(session protocol.SessionID, tab int) error {
+	t := b.tabsOf(session)
+	if t == nil {
+		return errNoTabs
+	}
+	return t.show(tab)
+}
+
+var errNoTabs = protocol.Errorf(protocol.KindNotFound, "no tab is open")
+
+// TabClosed reports whether there was such a tab, and never will be again.
+func (b *Browser) TabClosed(session protocol.SessionID, tab int) bool {
+	t := b.tabsOf(session)
+	return t != nil && t.closed(tab)
+}
+
+// tabsOf returns the tabs of a session; nil: it has had no browser.
+func (b *Browser) tabsOf(session protocol.SessionID) *tabs {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s := b.seats[session]; s != nil {
+		return s.tabs
+	}
+	return nil
 }

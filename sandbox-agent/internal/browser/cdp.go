@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/roster"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 	maxCDPAnswer = 64 << 10
 )
 
-// CDP runs cdp.send on the session's tab, and returns Chromium's answer. Its
+// CDP runs cdp.send on a tab of the session, and returns Chromium's answer. Its
 // errors are of kind forbidden for a method that isn't allowed, invalid for bad
 // params, upstream if Chromium itself refuses, and too large for an answer over
 // 64 KiB.
@@ -31,24 +32,29 @@ func (b *Browser) CDP(ctx context.Context, session protocol.SessionID, send op.C
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout+cdpTimeout)
 	defer cancel()
-	c, release, err := b.use(ctx, session)
+	want := roster.Want{Tab: send.Tab}
+	c, t, release, err := b.use(ctx, session, want)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	ctx, cancel = context.WithTimeout(ctx, cdpTimeout)
+	p, err := t.page(ctx, c, want)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel = p.during(ctx, cdpTimeout)
 	defer cancel()
-	done, err := c.page.act(ctx)
+	done, err := p.act(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	var answer jsonv2.Value
-	if err := c.page.target.Call(ctx, send.Method, params, &answer); err != nil {
+	if err := p.target.Call(ctx, send.Method, params, &answer); err != nil {
 		if tooLarge(err) {
 			return nil, errCDPTooLarge
 		}
-		return nil, c.page.why(ctx, err)
+		return nil, p.why(ctx, err)
 	}
 	if len(answer) > maxCDPAnswer {
 		return nil, errCDPTooLarge

@@ -15,10 +15,13 @@ import (
 	"syscall"
 	"time"
 
+	cdpbrowser "github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/roster"
 )
 
 const (
@@ -39,7 +42,7 @@ const (
 // errNoSandbox says that Chromium found no way to confine its renderers.
 var errNoSandbox = errors.New("browser: no usable sandbox")
 
-// A chromium is one running Chromium and its only page.
+// A chromium is one running Chromium.
 type chromium struct {
 	// Static after construction.
 	session   protocol.SessionID
@@ -49,14 +52,14 @@ type chromium struct {
 	pipe      *pipe
 	temp      string          // temporary folder
 	sandboxed bool            // user namespaces confine its renderers
-	ctx       context.Context // chromedp's, of the page; ends with the Chromium
+	ctx       context.Context // chromedp's; ends with the Chromium
 	cancel    context.CancelFunc
 	gone      chan struct{} // closed once the process is reaped
 	output    *bytes.Buffer // the process's output, at most maxOutput; complete once gone is closed
 	closing   sync.Once
-	crashed   atomic.Bool // its tab has crashed
+	crashed   atomic.Bool // it has no page any more
 
-	page page
+	browser *chromedp.Browser // static after open; nil: it didn't get so far
 }
 
 // flags are Chromium's fixed flags.
@@ -69,7 +72,7 @@ var flags = []string{
 	"--proxy-bypass-list=<-loopback>", "--disable-quic",
 	"--webrtc-ip-handling-policy=disable_non_proxied_udp",
 	"--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
-	// Pages can't open windows; the tab follows their links instead.
+	// Pages can't open windows: of what they ask for a tab is made here.
 	"--block-new-web-contents",
 	// Chromium's own sandbox uses only user namespaces, as no setuid program gains
 	// privileges here.
@@ -86,9 +89,18 @@ var flags = []string{
 		"CertificateTransparencyComponentUpdater,WebOTP,WebUSB,WebBluetooth,WebTransport",
 }
 
-// start starts a Chromium in profile as the user a. It ends with ctx, with
-// Close, or by itself.
-func start(ctx context.Context, session protocol.SessionID, profile string, a Account, opts *Options, own *ports) (*chromium, error) {
+// A place is where a session's Chromium is started.
+type place struct {
+	session protocol.SessionID
+	profile string // folder
+	account Account
+	own     *ports
+	tabs    *tabs
+	want    roster.Want // the first tab
+}
+
+// start starts a Chromium at. It ends with ctx, with Close, or by itself.
+func start(ctx context.Context, at place, opts *Options) (*chromium, error) {
 	find := opts.Exec
 	if find == nil {
 		find = FindChromium
@@ -97,24 +109,25 @@ func start(ctx context.Context, session protocol.SessionID, profile string, a Ac
 	if err != nil {
 		return nil, err
 	}
-	if err := makeProfile(profile, a); err != nil {
+	if err := makeProfile(at.profile, at.account); err != nil {
 		return nil, err
 	}
-	c, err := launch(ctx, path, session, profile, a, opts, own, true)
+	c, err := launch(ctx, path, at, opts, true)
 	if errors.Is(err, errNoSandbox) {
-		opts.Log.Warn("this machine has no user namespaces for Chromium's sandbox: pages are confined by its user alone", "session", session)
-		c, err = launch(ctx, path, session, profile, a, opts, own, false)
+		opts.Log.Warn("this machine has no user namespaces for Chromium's sandbox: pages are confined by its user alone", "session", at.session)
+		c, err = launch(ctx, path, at, opts, false)
 	}
 	return c, err
 }
 
 // launch starts a Chromium once, with its own sandbox or without.
-func launch(ctx context.Context, path string, session protocol.SessionID, profile string, a Account, opts *Options, own *ports, sandboxed bool) (*chromium, error) {
-	g, err := newGuard(session, a.UID, opts, own)
+func launch(ctx context.Context, path string, at place, opts *Options, sandboxed bool) (*chromium, error) {
+	session := at.session
+	g, err := newGuard(session, at.account.UID, opts, at.own)
 	if err != nil {
 		return nil, err
 	}
-	temp, err := makeTemp(a)
+	temp, err := makeTemp(at.account)
 	if err != nil {
 		g.close()
 		return nil, err
@@ -122,15 +135,16 @@ func launch(ctx context.Context, path string, session protocol.SessionID, profil
 	c := &chromium{
 		session: session, opts: opts, guard: g, temp: temp, sandboxed: sandboxed, gone: make(chan struct{}), output: &bytes.Buffer{},
 	}
-	cmd := exec.Command(path, c.arguments(profile)...)
-	cmd.Dir, cmd.Env = profile, environment(profile, temp)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: a.credential()}
+	cmd := exec.Command(path, c.arguments(at.profile)...)
+	cmd.Dir, cmd.Env = at.profile, environment(at.profile, temp)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL, Credential: at.account.credential()}
 	if err := c.run(cmd); err != nil {
 		g.close()
 		c.clear()
 		return nil, &protocol.Error{Kind: protocol.KindUnavailable, Message: "the browser can't be started", Err: err}
 	}
-	if err := c.open(ctx); err != nil {
+	if err := c.open(ctx, at); err != nil {
+		at.tabs.end(c)
 		c.Close()
 		if sandboxed && strings.Contains(c.output.String(), "No usable sandbox") {
 			return nil, errNoSandbox
@@ -263,18 +277,18 @@ func (allocator) Wait() {}
 // Attaches says that chromedp must not end the process.
 func (allocator) Attaches() bool { return true }
 
-// open connects to the started process and makes its page.
-func (c *chromium) open(ctx context.Context) error {
+// open connects to the started process and makes the first page.
+func (c *chromium) open(ctx context.Context, at place) error {
 	base, cancelBase := chromedp.NewAllocatorContext(context.Background(), allocator{c})
 	log := func(format string, args ...any) {
 		c.opts.Log.Debug("browser", "session", c.session, "said", fmt.Sprintf(format, args...))
 	}
-	tab, cancelTab := chromedp.NewContext(base, chromedp.WithLogf(log), chromedp.WithErrorf(log))
-	c.ctx, c.cancel = tab, func() { cancelTab(); cancelBase() }
+	root, cancelRoot := chromedp.NewContext(base, chromedp.WithLogf(log), chromedp.WithErrorf(log))
+	c.ctx, c.cancel = root, func() { cancelRoot(); cancelBase() }
 	timer := time.AfterFunc(startTimeout, func() { _ = c.pipe.Close() }) // chromedp's context must have no deadline of its own
 	defer timer.Stop()
 	defer context.AfterFunc(ctx, func() { _ = c.pipe.Close() })()
-	if err := c.page.attach(c); err != nil {
+	if err := c.prepare(ctx, at); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -283,7 +297,44 @@ func (c *chromium) open(ctx context.Context) error {
 	return nil
 }
 
-// crash ends a Chromium whose tab has crashed.
+// prepare says what is heard of the browser, and makes the first page.
+func (c *chromium) prepare(ctx context.Context, at place) error {
+	if _, err := chromedp.Targets(c.ctx); err != nil { // connects
+		return err
+	}
+	c.browser = chromedp.FromContext(c.ctx).Browser
+	if err := at.tabs.begin(c); err != nil {
+		return err
+	}
+	no := false
+	for _, step := range []struct {
+		method string
+		params any
+	}{
+		{cdpbrowser.SetDownloadBehavior.Method, cdpbrowser.SetDownloadBehaviorParams{Behavior: cdpbrowser.SetDownloadBehaviorBehaviorDeny, EventsEnabled: &no}},
+		{target.SetDiscoverTargets.Method, target.SetDiscoverTargetsParams{Discover: true}},
+	} {
+		if err := c.browser.Call(c.ctx, step.method, step.params, nil); err != nil {
+			return fmt.Errorf("%s: %w", step.method, err)
+		}
+	}
+	_, err := at.tabs.page(ctx, c, at.want)
+	if err != nil && protocol.KindOf(err) == protocol.KindNotFound { // whoever wants it is told so
+		_, err = at.tabs.page(ctx, c, roster.Want{})
+	}
+	return err
+}
+
+// later calls do on another goroutine, which ends with the Chromium or soon.
+func (c *chromium) later(do func(context.Context)) {
+	go func() {
+		ctx, cancel := context.WithTimeout(c.ctx, callTimeout)
+		defer cancel()
+		do(ctx)
+	}()
+}
+
+// crash ends a Chromium without pages, or with one that can't be closed.
 func (c *chromium) crash() {
 	c.crashed.Store(true)
 	c.kill()
@@ -291,8 +342,12 @@ func (c *chromium) crash() {
 
 // dead reports whether the Chromium is useless.
 func (c *chromium) dead() bool {
+	var lost chan struct{}
+	if c.browser != nil {
+		lost = c.browser.LostConnection
+	}
 	select {
-	case <-c.page.browser.LostConnection:
+	case <-lost:
 		return true
 	case <-c.gone:
 		return true

@@ -12,6 +12,7 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -23,6 +24,8 @@ import (
 const (
 	// guardConns bounds Chromium's concurrent connections to its guard.
 	guardConns = 256
+	// guardRefusals bounds the refusals that are remembered.
+	guardRefusals = 64
 	// guardHeader bounds the header of a request, in bytes.
 	guardHeader = 64 << 10
 	// guardDial bounds a dial, resolving included.
@@ -53,7 +56,8 @@ type guard struct {
 	running  sync.WaitGroup
 
 	mu      sync.Mutex
-	refused refusal // guarded by mu: the last one
+	refused []refusal // guarded by mu: the last ones, each of another host
+	said    uint64    // guarded by mu: how many there were
 }
 
 // newGuard opens a guard on loopback. The caller must close it.
@@ -179,8 +183,9 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // A refusal is why a host was not reached.
 type refusal struct {
-	host string // with its port
-	err  *protocol.Error
+	host   string // with its port
+	err    *protocol.Error
+	number uint64
 }
 
 // refuse answers a request that leads nowhere.
@@ -190,9 +195,7 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		known = e
 	}
 	g.opts.Metrics.refused(reasonOf(err))
-	g.mu.Lock()
-	g.refused = refusal{withPort(r.URL), known}
-	g.mu.Unlock()
+	g.note(withPort(r.URL), known)
 	status := http.StatusBadGateway
 	if known.Kind == protocol.KindForbidden {
 		status = http.StatusForbidden
@@ -200,22 +203,37 @@ func (g *guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	http.Error(w, known.Message, status)
 }
 
-// refusalOf returns the reason for the last refusal, if it was for u's host;
-// otherwise nil.
-func (g *guard) refusalOf(u *url.URL) error {
+// note keeps a refusal.
+func (g *guard) note(host string, err *protocol.Error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.refused.err == nil || g.refused.host != withPort(u) {
-		return nil
+	g.said++
+	g.refused = slices.DeleteFunc(g.refused, func(r refusal) bool { return r.host == host })
+	if over := len(g.refused) + 1 - guardRefusals; over > 0 {
+		g.refused = slices.Delete(g.refused, 0, over)
 	}
-	return g.refused.err
+	g.refused = append(g.refused, refusal{host, err, g.said})
 }
 
-// forget clears the last refusal.
-func (g *guard) forget() {
+// mark returns how many refusals there were.
+func (g *guard) mark() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.refused = refusal{}
+	return g.said
+}
+
+// refusalOf returns the reason for the last refusal of u's host behind a mark;
+// nil: there was none, or too many have followed.
+func (g *guard) refusalOf(u *url.URL, since uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	host := withPort(u)
+	for _, r := range g.refused {
+		if r.host == host && r.number > since {
+			return r.err
+		}
+	}
+	return nil
 }
 
 // withPort returns u's host and port. CONNECT has nothing else.

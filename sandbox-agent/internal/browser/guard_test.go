@@ -295,7 +295,7 @@ func TestGuardEgress(t *testing.T) {
 	if line, _ := connectTo(t, g, "site.example:443"); !strings.HasPrefix(line, "HTTP/1.1 403") {
 		t.Error(line)
 	}
-	if err := g.refusalOf(&url.URL{Scheme: "https", Host: "site.example"}); err == nil || !strings.Contains(err.Error(), "egress rules refused site.example:443") {
+	if err := g.refusalOf(&url.URL{Scheme: "https", Host: "site.example"}, 0); err == nil || !strings.Contains(err.Error(), "egress rules refused site.example:443") {
 		t.Errorf("%v", err)
 	}
 	if status, text := get("http://site.example/x"); status != http.StatusForbidden || !strings.Contains(text, "rule") {

@@ -137,7 +137,7 @@ func TestDownload(t *testing.T) {
 	}
 }
 
-// TestPopups: a page opens no window; where a click would, the tab goes there.
+// TestPopups: a page opens no window by itself; what a click opens is a tab.
 func TestPopups(t *testing.T) {
 	w := theWorld(t)
 	w.visit(t, "/popups")
@@ -147,6 +147,11 @@ func TestPopups(t *testing.T) {
 	w.visit(t, "/form")
 	w.text(t, "browser_click", "selector", "#link")
 	eventually(t, "at the link", func() bool { return w.text(t, "browser_get_url") == w.site.URL+"/linked" })
+	eventually(t, "two tabs", func() bool { return w.pageTargets(t) == 2 })
+	w.text(t, "browser_tab_close")
+	if got := w.text(t, "browser_get_url"); got != w.site.URL+"/form" {
+		t.Errorf("it is at %s", got)
+	}
 	eventually(t, "one tab", func() bool { return w.pageTargets(t) == 1 })
 }
 
@@ -206,7 +211,7 @@ func TestLoop(t *testing.T) {
 	hung := func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		p := &w.chromium().page
+		p := w.page(t, 0)
 		_, err := cdp.Call(ctx, p.target, runtime.Evaluate, runtime.EvaluateParams{Expression: "0"})
 		return err != nil
 	}

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/roster"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
@@ -84,7 +85,7 @@ func theWorld(t *testing.T) *world {
 	t.Helper()
 	needChromium(t)
 	shared.once.Do(func() {
-		w, err := newWorld(Options{leave: patience}) // no page hangs but that of TestLoop
+		w, err := newWorld(Options{leave: patience, Metrics: NewMetrics()}) // no page hangs but that of TestLoop
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,6 +226,16 @@ func (w *world) chromium() *chromium {
 	return nil
 }
 
+// page returns the page of a tab; 0: the active one.
+func (w *world) page(t *testing.T, tab int) *page {
+	t.Helper()
+	p, err := w.tabsOf(session).page(t.Context(), w.chromium(), roster.Want{Tab: tab})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // form is a page with things to act on.
 const form = `<!DOCTYPE html><title>form</title>
 <input id=name value=old><select id=list><option value=a>one<option value=b>two</select>
@@ -254,9 +265,10 @@ func sitePages() map[string]http.HandlerFunc {
 		"/huge": func(w http.ResponseWriter, _ *http.Request) {
 			io.WriteString(w, "<!DOCTYPE html><title>huge</title><body>"+strings.Repeat("ä ", 400<<10))
 		},
-		"/popups":  html(`<!DOCTYPE html><title>popups</title><script>for (let i = 0; i < 20; i++) window.open("/popup" + i, "w" + i)</script>`),
-		"/dialogs": html(`<!DOCTYPE html><title>dialogs</title><script>alert(1); confirm(2); document.title = String(prompt(3)); onbeforeunload = (e) => e.preventDefault()</script>`),
-		"/loop":    html(`<!DOCTYPE html><title>loop</title><script>setTimeout(() => { for (;;); }, 50)</script>`),
+		"/popups":   html(`<!DOCTYPE html><title>popups</title><script>for (let i = 0; i < 20; i++) window.open("/popup" + i, "w" + i)</script>`),
+		"/thousand": html(`<!DOCTYPE html><title>thousand</title><button id=windows onclick="for (let i = 0; i < 1000; i++) window.open('/window' + i, '_blank')">open</button>`),
+		"/dialogs":  html(`<!DOCTYPE html><title>dialogs</title><script>alert(1); confirm(2); document.title = String(prompt(3)); onbeforeunload = (e) => e.preventDefault()</script>`),
+		"/loop":     html(`<!DOCTYPE html><title>loop</title><script>setTimeout(() => { for (;;); }, 50)</script>`),
 		"/noise": html(`<!DOCTYPE html><title>noise</title><script>
 			const long = "x".repeat(1 << 16);
 			for (let i = 0; i < 50; i++) console.log(long);

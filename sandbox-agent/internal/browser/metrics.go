@@ -7,9 +7,10 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/program/instrument"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/roster"
 )
 
-// Reasons for a guard's refusals: labels of a metric.
+// Reasons for refusals: labels of a metric.
 const (
 	refusedRules     = "forbidden"   // egress rules, the agent's own ports, private addresses
 	refusedUpstream  = "unreachable" // the host, or the egress proxy, doesn't answer
@@ -17,9 +18,11 @@ const (
 	refusedForeign   = "foreign" // the connection isn't Chromium's
 	refusedTooMany   = "too_many"
 	refusedElsewhere = "other"
+	refusedTab       = "tabs"   // a tab over the limit
+	refusedWindow    = "window" // a page opens one without anybody's consent, or several at once
 )
 
-// Metrics count guards' refusals. It is a collector, to be registered once; nil
+// Metrics count refusals. It is a collector, to be registered once; nil
 // counts nothing.
 type Metrics struct {
 	*prometheus.CounterVec // by reason
@@ -28,13 +31,20 @@ type Metrics struct {
 // NewMetrics returns Metrics.
 func NewMetrics() *Metrics {
 	return &Metrics{instrument.Counters("fairlead_sandbox_browser_refused_total",
-		"Connections and requests of browsers' pages that were refused, by reason.", "reason",
-		refusedRules, refusedUpstream, refusedRequest, refusedForeign, refusedTooMany, refusedElsewhere)}
+		"Connections, requests, tabs and windows of browsers' pages that were refused, by reason.", "reason",
+		refusedRules, refusedUpstream, refusedRequest, refusedForeign, refusedTooMany, refusedElsewhere, refusedTab, refusedWindow)}
 }
 
 func (m *Metrics) refused(reason string) {
 	if m != nil {
 		m.WithLabelValues(reason).Inc()
+	}
+}
+
+// tabRefused counts a tab that wasn't opened for there are too many.
+func (m *Metrics) tabRefused(err error) {
+	if errors.Is(err, roster.ErrFull) {
+		m.refused(refusedTab)
 	}
 }
 

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	cdpbrowser "github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/css"
 	"github.com/chromedp/cdproto/dom"
@@ -29,27 +29,44 @@ import (
 const (
 	// callTimeout bounds calls of Chromium without a tool's own timeout.
 	callTimeout = 10 * time.Second
+	// openTimeout bounds how long a page is made.
+	openTimeout = 30 * time.Second
 	// blank is the empty page.
 	blank = "about:blank"
 	// maxURL and maxTitle bound a page's reported URL and title, in bytes.
 	maxURL, maxTitle = 2 << 10, 512
 )
 
-// A page is the one tab of a Chromium.
+// A page is what a tab shows, until it crashes or its tab is closed.
 type page struct {
-	// Static after attach.
-	c       *chromium
-	target  *chromedp.Target
-	browser *chromedp.Browser
-	frame   cdp.FrameID // of the tab
+	// Static after newPage.
+	c      *chromium
+	id     int // of the tab
+	of     holder
+	target *chromedp.Target
+	frame  cdp.FrameID             // of the tab
+	life   context.Context         // ends with the page; the cause says why
+	over   context.CancelCauseFunc // ends it
+	detach context.CancelFunc      // ends what hears the target, and closes it
+	ending sync.Once
 
 	turn   chan struct{} // one element; taken by whoever acts on the page
+	since  uint64        // the guard's mark when the last navigation began; of whoever has the turn
 	screen screencast
 
 	mu sync.Mutex
 	// Guarded by mu.
 	loading progress
 	changed chan struct{} // closed when loading changes
+	opened  int           // the latest tab that the page has opened; 0: none
+}
+
+// A holder has pages. It must not block.
+type holder interface {
+	// wants is told that a page opens a window, with somebody's consent.
+	wants(p *page, address string)
+	// lost is told that a page is useless.
+	lost(p *page, why error)
 }
 
 // progress is the loading state of the tab's document.
@@ -59,45 +76,95 @@ type progress struct {
 	loaded  bool // everything is loaded
 }
 
-// attach makes the tab and prepares it.
-func (p *page) attach(c *chromium) error {
-	p.c, p.turn = c, make(chan struct{}, 1)
-	p.mu.Lock()
-	p.changed = make(chan struct{})
-	p.mu.Unlock()
-	if err := chromedp.Do(c.ctx); err != nil {
+// newPage makes an empty page of c's and prepares it. Nothing is loaded before.
+func newPage(ctx context.Context, c *chromium, id int, of holder) (*page, error) {
+	p := &page{c: c, id: id, of: of, turn: make(chan struct{}, 1), changed: make(chan struct{})}
+	p.life, p.over = context.WithCancelCause(c.ctx)
+	tab, cancel := chromedp.NewContext(c.ctx)
+	p.detach = cancel
+	late := time.AfterFunc(openTimeout, cancel) // the tab's context must have no deadline of its own
+	left := context.AfterFunc(ctx, cancel)
+	err := p.prepare(tab)
+	if !late.Stop() || !left() {
+		err = cmp.Or(ctx.Err(), error(errTimeout))
+	}
+	if err != nil {
+		err = p.why(ctx, err)
+		p.end(err)
+		return nil, err
+	}
+	return p, nil
+}
+
+// prepare makes the target and says what is heard of it.
+func (p *page) prepare(tab context.Context) error {
+	if err := chromedp.Do(tab); err != nil {
 		return err
 	}
-	attached := chromedp.FromContext(c.ctx)
-	p.target, p.browser, p.frame = attached.Target, attached.Browser, cdp.FrameID(attached.Target.TargetID)
-	if err := errors.Join(chromedp.Listen(c.ctx, p.hear), chromedp.ListenBrowser(c.ctx, p.hearBrowser)); err != nil {
+	p.target = chromedp.FromContext(tab).Target
+	p.frame = cdp.FrameID(p.target.TargetID)
+	if err := chromedp.Listen(tab, p.hear); err != nil {
 		return err
 	}
-	yes, no := true, false
+	yes := true
 	for _, step := range []struct {
-		to     cdp.Session
 		method string
 		params any
 	}{
 		// Events that chromedp enables and nobody here uses: a page could keep the
 		// agent busy with them.
-		{p.target, css.Disable.Method, cdp.Empty{}},
-		{p.target, dom.Disable.Method, cdp.Empty{}},
-		{p.target, network.Disable.Method, cdp.Empty{}},
-		{p.target, cdplog.Disable.Method, cdp.Empty{}},
-		{p.target, runtime.Disable.Method, cdp.Empty{}},
-		{p.target, target.SetAutoAttach.Method, target.SetAutoAttachParams{AutoAttach: false, Flatten: &yes}},
-		{p.target, target.SetDiscoverTargets.Method, target.SetDiscoverTargetsParams{Discover: false}},
-		{p.target, cdppage.SetInterceptFileChooserDialog.Method, cdppage.SetInterceptFileChooserDialogParams{Enabled: true, Cancel: &yes}},
-		{p.target, emulation.SetDeviceMetricsOverride.Method, emulation.SetDeviceMetricsOverrideParams{Width: viewWidth, Height: viewHeight, DeviceScaleFactor: 1}},
-		{p.browser, cdpbrowser.SetDownloadBehavior.Method, cdpbrowser.SetDownloadBehaviorParams{Behavior: cdpbrowser.SetDownloadBehaviorBehaviorDeny, EventsEnabled: &no}},
-		{p.browser, target.SetDiscoverTargets.Method, target.SetDiscoverTargetsParams{Discover: true}},
+		{css.Disable.Method, cdp.Empty{}},
+		{dom.Disable.Method, cdp.Empty{}},
+		{network.Disable.Method, cdp.Empty{}},
+		{cdplog.Disable.Method, cdp.Empty{}},
+		{runtime.Disable.Method, cdp.Empty{}},
+		{target.SetAutoAttach.Method, target.SetAutoAttachParams{AutoAttach: false, Flatten: &yes}},
+		{target.SetDiscoverTargets.Method, target.SetDiscoverTargetsParams{Discover: false}},
+		{cdppage.SetInterceptFileChooserDialog.Method, cdppage.SetInterceptFileChooserDialogParams{Enabled: true, Cancel: &yes}},
+		{emulation.SetDeviceMetricsOverride.Method, emulation.SetDeviceMetricsOverrideParams{Width: viewWidth, Height: viewHeight, DeviceScaleFactor: 1}},
+		// Keys go to a page that has the focus: each has it, whatever the others do.
+		{emulation.SetFocusEmulationEnabled.Method, emulation.SetFocusEmulationEnabledParams{Enabled: true}},
 	} {
-		if err := step.to.Call(c.ctx, step.method, step.params, nil); err != nil {
+		if err := p.target.Call(tab, step.method, step.params, nil); err != nil {
 			return fmt.Errorf("%s: %w", step.method, err)
 		}
 	}
 	return nil
+}
+
+// end ends the page and closes its target. What waits for it fails with why. One
+// that can't be closed costs its Chromium.
+func (p *page) end(why error) {
+	p.over(why)
+	p.ending.Do(func() {
+		p.c.later(func(ctx context.Context) {
+			if p.target != nil {
+				// What still comes is heard until then: else it would be in the way of
+				// other pages' events.
+				_, _ = cdp.Call(ctx, p.c.browser, target.DetachFromTarget, target.DetachFromTargetParams{SessionID: p.target.SessionID})
+			}
+			p.detach()
+			if p.target != nil && p.c.ctx.Err() == nil && !p.left(ctx) {
+				p.c.crash()
+			}
+		})
+	})
+}
+
+// left waits until the target is gone, and reports whether it is.
+func (p *page) left(ctx context.Context) bool {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		if _, err := cdp.Call(ctx, p.c.browser, target.GetTargetInfo, target.GetTargetInfoParams{TargetID: p.target.TargetID}); err != nil && ctx.Err() == nil {
+			return true // it isn't known, or nothing is any more
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // hear is called with every event of the tab, in order. It must not block.
@@ -119,47 +186,37 @@ func (p *page) hear(event any) {
 			_, _ = cdp.Call(ctx, p.target, cdppage.HandleJavaScriptDialog, cdppage.HandleJavaScriptDialogParams{Accept: leave})
 		})
 	case *cdppage.EventWindowOpen:
-		if e.UserGesture && op.CheckBrowserURL(e.URL) == nil {
-			p.later(func(ctx context.Context) {
-				_, _ = cdp.Call(ctx, p.target, cdppage.Navigate, cdppage.NavigateParams{URL: e.URL})
-			})
+		if !e.UserGesture || op.CheckBrowserURL(e.URL) != nil {
+			p.c.opts.Metrics.refused(refusedWindow)
+			return
 		}
+		p.of.wants(p, e.URL)
 	case *cdppage.EventScreencastFrame:
 		p.showFrame(e)
 	case *inspector.EventTargetCrashed:
-		p.c.crash()
+		p.of.lost(p, errCrashed)
 	}
 }
 
-// hearBrowser is called with every event of the browser. It closes any second
-// tab; without its tab a Chromium is useless.
-func (p *page) hearBrowser(event any) {
-	switch e := event.(type) {
-	case *target.EventTargetCreated:
-		if id := e.TargetInfo.TargetID; e.TargetInfo.Type == "page" && id != p.target.TargetID {
-			p.later(func(ctx context.Context) {
-				_, _ = cdp.Call(ctx, p.browser, target.CloseTarget, target.CloseTargetParams{TargetID: id})
-			})
-		}
-	case *target.EventTargetDestroyed:
-		if e.TargetID == p.target.TargetID {
-			p.c.crash()
-		}
-	case *target.EventTargetCrashed:
-		if e.TargetID == p.target.TargetID {
-			p.c.crash()
-		}
-	}
+// has notes that the page has opened a tab.
+func (p *page) has(tab int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opened = tab
+}
+
+// took returns the latest tab that the page has opened since the last call; 0:
+// none.
+func (p *page) took() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	tab := p.opened
+	p.opened = 0
+	return tab
 }
 
 // later calls do on another goroutine, which ends with the Chromium or soon.
-func (p *page) later(do func(context.Context)) {
-	go func() {
-		ctx, cancel := context.WithTimeout(p.c.ctx, callTimeout)
-		defer cancel()
-		do(ctx)
-	}()
-}
+func (p *page) later(do func(context.Context)) { p.c.later(do) }
 
 // progressed updates the loading state.
 func (p *page) progressed(e *cdppage.EventLifecycleEvent) {
@@ -184,6 +241,14 @@ func (p *page) progress() (progress, <-chan struct{}) {
 	return p.loading, p.changed
 }
 
+// during returns a context for a call that takes at most so long. It ends with the
+// page.
+func (p *page) during(ctx context.Context, atMost time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, atMost)
+	stop := context.AfterFunc(p.life, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
 // act takes the turn to act on the page. done gives it back.
 func (p *page) act(ctx context.Context) (done func(), err error) {
 	select {
@@ -191,24 +256,30 @@ func (p *page) act(ctx context.Context) (done func(), err error) {
 		return func() { <-p.turn }, nil
 	case <-ctx.Done():
 		return nil, p.why(ctx, ctx.Err())
-	case <-p.c.ctx.Done():
-		return nil, errGone
+	case <-p.life.Done():
+		return nil, p.why(ctx, context.Cause(p.life))
 	}
 }
 
 var (
-	errGone    = protocol.Errorf(protocol.KindUnavailable, "the browser has ended; the next call starts it anew")
-	errTimeout = protocol.Errorf(protocol.KindUnavailable, "the page did not answer in time")
+	errTabClosed = protocol.Errorf(protocol.KindNotFound, "the tab was closed")
+	errCrashed   = protocol.Errorf(protocol.KindUnavailable, "the page has crashed; the next call opens its tab anew")
+	errGone      = protocol.Errorf(protocol.KindUnavailable, "the browser has ended; the next call starts it anew")
+	errTimeout   = protocol.Errorf(protocol.KindUnavailable, "the page did not answer in time")
 )
 
 // why translates an error of Chromium for the caller.
 func (p *page) why(ctx context.Context, err error) error {
 	var known *protocol.Error
 	switch {
-	case err == nil, errors.As(err, &known):
-		return err
+	case err == nil:
+		return nil
 	case p.c.ctx.Err() != nil || p.c.dead():
 		return errGone
+	case errors.As(err, &known):
+		return err
+	case errors.As(context.Cause(p.life), &known):
+		return known
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return errTimeout
 	case ctx.Err() != nil:
@@ -221,7 +292,7 @@ func (p *page) why(ctx context.Context, err error) error {
 func (p *page) where(ctx context.Context) (address, title string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	res, err := cdp.Call(ctx, p.browser, target.GetTargetInfo, target.GetTargetInfoParams{TargetID: p.target.TargetID})
+	res, err := cdp.Call(ctx, p.c.browser, target.GetTargetInfo, target.GetTargetInfoParams{TargetID: p.target.TargetID})
 	if err != nil {
 		return "", "", p.why(ctx, err)
 	}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/reply"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/route"
@@ -24,8 +26,8 @@ const (
 
 // A watched is what people see of a session's browser. [Browser] is one.
 type watched interface {
-	Status(context.Context, protocol.SessionID) protocol.BrowserStatus
-	Frames(context.Context, protocol.SessionID) (<-chan Frame, error)
+	Status(context.Context, protocol.SessionID) op.BrowserStatus
+	Frames(ctx context.Context, session protocol.SessionID, tab int) (<-chan Frame, error)
 }
 
 // routes serve a session's browser status and pictures.
@@ -45,28 +47,33 @@ func (s routes) register(mux *http.ServeMux) {
 // status is GET /sessions/{sid}/browser, masked.
 func (s routes) status(w http.ResponseWriter, r *http.Request, session protocol.SessionID) error {
 	status := s.browser.Status(r.Context(), session)
-	for _, text := range []*string{&status.URL, &status.Title, &status.Error} {
+	texts := []*string{&status.URL, &status.Title, &status.Error}
+	for i := range status.Tabs {
+		texts = append(texts, &status.Tabs[i].URL, &status.Tabs[i].Title)
+	}
+	for _, text := range texts {
 		*text = string(s.secrets.Mask([]byte(*text)))
 	}
 	reply.JSON(w, http.StatusOK, status)
 	return nil
 }
 
-// frames is GET /sessions/{sid}/browser/frames?fps=, an endless multipart
-// stream of JPEG pictures: the newest each time, at most fps per second. While
+// frames is GET /sessions/{sid}/browser/frames?fps=&tab=, an endless multipart
+// stream of JPEG pictures of a tab, or of whichever is active: the newest each time, at most fps per second. While
 // the page doesn't change, or there is no browser, it sends an empty text/plain
 // part now and then.
 func (s routes) frames(w http.ResponseWriter, r *http.Request, session protocol.SessionID) error {
-	fps := defaultFPS
-	if text := r.URL.Query().Get("fps"); text != "" {
-		var err error
-		if fps, err = strconv.Atoi(text); err != nil || fps < 1 || fps > maxFPS {
-			return protocol.Errorf(protocol.KindInvalid, "fps: a number from 1 to %d", maxFPS)
-		}
+	fps, err := number(r, "fps", defaultFPS, maxFPS)
+	if err != nil {
+		return err
+	}
+	tab, err := number(r, "tab", 0, math.MaxInt32)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	frames, err := s.browser.Frames(ctx, session)
+	frames, err := s.browser.Frames(ctx, session, tab)
 	if err != nil {
 		return err
 	}
@@ -82,6 +89,19 @@ func (s routes) frames(w http.ResponseWriter, r *http.Request, session protocol.
 	}
 	out.stream(ctx, frames, time.Second/time.Duration(fps))
 	return nil
+}
+
+// number returns a query parameter from 1 to most.
+func number(r *http.Request, name string, absent, most int) (int, error) {
+	text := r.URL.Query().Get(name)
+	if text == "" {
+		return absent, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, protocol.Errorf(protocol.KindInvalid, "%s: a number from 1 to %d", name, most)
+	}
+	return n, nil
 }
 
 // stream writes frames, at most one per interval, until there are no more or

@@ -26,7 +26,7 @@ type browserWorld struct {
 	grant  *jws.Grant
 	frames chan Frame
 	asked  protocol.SessionID
-	status protocol.BrowserStatus
+	status op.BrowserStatus
 	mux    *http.ServeMux
 }
 
@@ -36,18 +36,18 @@ func newBrowserWorld() *browserWorld {
 	w := &browserWorld{
 		grant:  &jws.Grant{Session: "ses_1", Caps: mayView, PTYs: []string{jws.AllPTYs}},
 		frames: make(chan Frame, 1), mux: http.NewServeMux(),
-		status: protocol.BrowserStatus{State: "running"},
+		status: op.BrowserStatus{State: "running"},
 	}
 	routes{w, maskedSecret}.register(w.mux)
 	return w
 }
 
-func (w *browserWorld) Status(_ context.Context, session protocol.SessionID) protocol.BrowserStatus {
+func (w *browserWorld) Status(_ context.Context, session protocol.SessionID) op.BrowserStatus {
 	w.asked = session
 	return w.status
 }
 
-func (w *browserWorld) Frames(_ context.Context, session protocol.SessionID) (<-chan Frame, error) {
+func (w *browserWorld) Frames(_ context.Context, session protocol.SessionID, tab int) (<-chan Frame, error) {
 	w.asked = session
 	if w.frames == nil {
 		return nil, protocol.Errorf(protocol.KindTooMany, "too many watch")
@@ -70,7 +70,7 @@ func (w *browserWorld) get(path string) *httptest.ResponseRecorder {
 func TestBrowserStatus(t *testing.T) {
 	w := newBrowserWorld()
 	answer := w.get("/sessions/ses_1/browser")
-	var status protocol.BrowserStatus
+	var status op.BrowserStatus
 	if err := json.Unmarshal(answer.Body.Bytes(), &status); err != nil || status.State != "running" || w.asked != "ses_1" {
 		t.Errorf("%d %s", answer.Code, answer.Body)
 	}
@@ -201,8 +201,8 @@ func TestSecretsAreMasked(t *testing.T) {
 		t.Errorf("%s %v", result.CDP, err)
 	}
 	w := newBrowserWorld()
-	w.status = protocol.BrowserStatus{State: "running", URL: "http://a/?key=" + secret + "&b", Title: secret + " page", Error: "no " + secret + " here"}
-	var s protocol.BrowserStatus
+	w.status = op.BrowserStatus{State: "running", URL: "http://a/?key=" + secret + "&b", Title: secret + " page", Error: "no " + secret + " here"}
+	var s op.BrowserStatus
 	if err := json.Unmarshal(w.get("/sessions/ses_1/browser").Body.Bytes(), &s); err != nil {
 		t.Fatal(err)
 	}

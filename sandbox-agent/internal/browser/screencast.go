@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -22,13 +23,14 @@ const (
 	maxFrame = 2 << 20
 )
 
-// A Frame is a picture of the tab.
+// A Frame is a picture of a tab.
 type Frame struct {
 	JPEG []byte
 }
 
 // A viewer watches a session's browser.
 type viewer struct {
+	tab    int        // 0: the active one
 	frames chan Frame // one element: the newest
 	leave  func()     // ends the watching
 }
@@ -42,10 +44,13 @@ func (v *viewer) show(f Frame) {
 	v.frames <- f // there is room: nobody else sends
 }
 
-// Frames returns pictures of the session's tab as it changes, whenever there is
-// a Chromium. Untaken older pictures are dropped. It starts no Chromium, and
+// of returns the tab that is watched.
+func (v *viewer) of(active int) int { return cmp.Or(v.tab, active) }
+
+// Frames returns pictures of a tab of the session as it changes, whenever there is
+// one in a Chromium; tab 0 is the active one, whichever that is. Untaken older pictures are dropped. It starts no Chromium, and
 // doesn't count as use. The channel is closed when ctx or the session ends.
-func (b *Browser) Frames(ctx context.Context, session protocol.SessionID) (<-chan Frame, error) {
+func (b *Browser) Frames(ctx context.Context, session protocol.SessionID, tab int) (<-chan Frame, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.seat(session)
@@ -56,53 +61,64 @@ func (b *Browser) Frames(ctx context.Context, session protocol.SessionID) (<-cha
 		return nil, protocol.Errorf(protocol.KindTooMany, "%d people watch already", maxViewers)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	v := &viewer{frames: make(chan Frame, 1), leave: cancel}
+	v := &viewer{tab: tab, frames: make(chan Frame, 1), leave: cancel}
 	s.viewers[v] = struct{}{}
-	if len(s.last.JPEG) > 0 {
-		v.show(s.last)
+	_, active := s.tabs.live()
+	if last := s.last[v.of(active)]; len(last.JPEG) > 0 {
+		v.show(last)
 	}
-	if len(s.viewers) == 1 {
-		b.cast(s)
-	}
+	b.cast(s)
 	b.wait.Go(func() {
 		<-ctx.Done()
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(s.viewers, v)
 		close(v.frames)
-		if len(s.viewers) == 0 {
-			s.last = Frame{} // it would be outdated
-			b.cast(s)
-		}
+		b.cast(s)
 		b.tidy(s)
 	})
 	return v.frames, nil
 }
 
-// cast runs the screencast while somebody watches. The caller holds mu.
+// cast runs the screencasts of the tabs that somebody watches. The caller holds
+// mu.
 func (b *Browser) cast(s *seat) {
-	c := s.running
-	if c == nil {
-		return
+	pages, active := s.tabs.live()
+	watched := make(map[int]bool, len(s.viewers))
+	for v := range s.viewers {
+		watched[v.of(active)] = s.running != nil
 	}
-	var show func([]byte)
-	if len(s.viewers) > 0 {
-		show = func(jpeg []byte) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			if s.running != c || len(s.viewers) == 0 {
-				return
-			}
-			s.last = Frame{JPEG: jpeg}
-			for v := range s.viewers {
-				v.show(s.last)
-			}
+	for tab := range s.last {
+		if !watched[tab] {
+			delete(s.last, tab) // it would be outdated
 		}
 	}
-	c.page.cast(show)
+	for _, p := range pages {
+		if !watched[p.id] {
+			p.cast(nil)
+			continue
+		}
+		p.cast(func(jpeg []byte) { b.picture(s, p, jpeg) })
+	}
 }
 
-// A screencast is the state of showing the tab.
+// picture shows a picture of a page to those who watch its tab.
+func (b *Browser) picture(s *seat, of *page, jpeg []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.running != of.c {
+		return
+	}
+	_, active := s.tabs.live()
+	for v := range s.viewers {
+		if v.of(active) == of.id {
+			s.last[of.id] = Frame{JPEG: jpeg}
+			v.show(s.last[of.id])
+		}
+	}
+}
+
+// A screencast is the state of showing a page.
 type screencast struct {
 	mu   sync.Mutex
 	show func(jpeg []byte) // guarded by mu; nil: nobody watches
@@ -112,7 +128,7 @@ type screencast struct {
 	on        bool       // guarded by switching
 }
 
-// cast passes pictures of the tab to show from now on; nil: stop. It doesn't
+// cast passes pictures of the page to show from now on; nil: stop. It doesn't
 // block.
 func (p *page) cast(show func([]byte)) {
 	p.screen.mu.Lock()

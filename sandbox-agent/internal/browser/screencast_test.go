@@ -18,7 +18,7 @@ func TestFrames(t *testing.T) {
 	}
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	first, err := w.Frames(ctx, session)
+	first, err := w.Frames(ctx, session, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestFrames(t *testing.T) {
 	if took := time.Since(began); took < 3*frameEvery {
 		t.Errorf("6 frames in %v", took)
 	}
-	second, err := w.Frames(t.Context(), session)
+	second, err := w.Frames(t.Context(), session, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestFrames(t *testing.T) {
 	})
 	frame(second)
 	w.visit(t, "/form") // a page that stands still is shown to who comes late, too
-	third, err := w.Frames(t.Context(), session)
+	third, err := w.Frames(t.Context(), session, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,11 +80,11 @@ func TestFramesOfNobody(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var last <-chan Frame
 	for range maxViewers {
-		if last, err = b.Frames(ctx, session); err != nil {
+		if last, err = b.Frames(ctx, session, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := b.Frames(ctx, session); protocol.KindOf(err) != protocol.KindTooMany {
+	if _, err := b.Frames(ctx, session, 0); protocol.KindOf(err) != protocol.KindTooMany {
 		t.Errorf("%v", err)
 	}
 	cancel()
@@ -96,7 +96,7 @@ func TestFramesOfNobody(t *testing.T) {
 		defer b.mu.Unlock()
 		return len(b.seats) == 0
 	})
-	frames, err := b.Frames(t.Context(), session)
+	frames, err := b.Frames(t.Context(), session, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestFramesOfNobody(t *testing.T) {
 		t.Error("a frame of an ended session")
 	}
 	b.Close()
-	if _, err := b.Frames(t.Context(), session); protocol.KindOf(err) != protocol.KindEnded {
+	if _, err := b.Frames(t.Context(), session, 0); protocol.KindOf(err) != protocol.KindEnded {
 		t.Errorf("%v", err)
 	}
 }

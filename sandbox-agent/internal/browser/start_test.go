@@ -19,6 +19,7 @@ import (
 	"github.com/chromedp/cdproto/target"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/roster"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
@@ -29,7 +30,7 @@ const childDir = "FAIRLEAD_TEST_BROWSER_DIR"
 func (w *world) pageTargets(t *testing.T) (n int) {
 	t.Helper()
 	c := w.chromium()
-	res, err := cdp.Call(c.ctx, c.page.browser, target.GetTargets, target.GetTargetsParams{})
+	res, err := cdp.Call(c.ctx, c.browser, target.GetTargets, target.GetTargetsParams{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func TestCrash(t *testing.T) {
 // hold keeps the session's Chromium from being idle, as a call does.
 func (w *world) hold(t *testing.T) (release func()) {
 	t.Helper()
-	_, release, err := w.use(t.Context(), session)
+	_, _, release, err := w.use(t.Context(), session, roster.Want{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +197,7 @@ func TestLife(t *testing.T) {
 	if status := w.Status(t.Context(), session); status.State != stateRunning || status.URL != w.site.URL+"/here" || status.Title != "/here" {
 		t.Errorf("%+v", status)
 	}
-	if _, _, err := w.use(t.Context(), "ses_2"); protocol.KindOf(err) != protocol.KindTooMany {
+	if _, _, _, err := w.use(t.Context(), "ses_2", roster.Want{}); protocol.KindOf(err) != protocol.KindTooMany {
 		t.Errorf("a second one: %v", err)
 	}
 	release()

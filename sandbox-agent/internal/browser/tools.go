@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/roster"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
@@ -20,37 +22,41 @@ const (
 
 // Tools returns the tools that drive the session's Chromium, the same for all
 // callers. A call starts the Chromium if there is none.
-func (b *Browser) Tools(toolbox.Caller) []toolbox.Tool {
+func (b *Browser) Tools(toolbox.Caller) []toolbox.Tool { return append(b.pageTools(), b.tabTools()...) }
+
+// pageTools returns the reference's tools.
+func (b *Browser) pageTools() []toolbox.Tool {
 	return []toolbox.Tool{
 		{Tool: describe("browser_start", "Start the session's browser (Chromium). The other tools start it by themselves.", ``), Call: b.toolStart},
 		{Tool: describe("browser_stop", "Stop the session's browser. What it keeps, such as cookies, stays for the next start.", ``), Call: b.toolStop},
-		{Tool: describe("browser_status", "Tell whether the browser runs, and the URL and title of its page.", ``), Call: b.toolStatus},
-		{Tool: describe("browser_navigate", "Open a URL (http or https) and wait until the page has loaded. Servers in this sandbox can be reached at localhost.",
+		{Tool: describe("browser_status", "Tell whether the browser runs, its tabs, and the URL and title of the active one's page.", ``), Call: b.toolStatus},
+		{Tool: describeOn("browser_navigate", "Open a URL (http or https) and wait until the page has loaded. Servers in this sandbox can be reached at localhost.",
 			`"url":{"type":"string","description":"http, https or about:blank"}`, "url"), Call: b.toolNavigate},
-		{Tool: describe("browser_screenshot", "Take a picture of the page.",
+		{Tool: describeOn("browser_screenshot", "Take a picture of the page.",
 			`"full_page":{"type":"boolean","description":"the whole page, not only what the window shows"}`), Call: on(b, pictureTimeout, toolScreenshot)},
-		{Tool: describe("browser_click", "Click on an element, once it is visible.",
+		{Tool: describeOn("browser_click", "Click on an element, once it is visible. A window that this opens is a tab of its own, which the answer names.",
 			selectorSchema+`,`+timeoutSchema, "selector"), Call: on(b, maxWait+callTimeout, toolClick)},
-		{Tool: describe("browser_type", "Type text into an element, or choose an entry of a list.",
+		{Tool: describeOn("browser_type", "Type text into an element, or choose an entry of a list.",
 			selectorSchema+`,"text":{"type":"string"},"clear":{"type":"boolean","description":"replace what is in it; default false"},"submit":{"type":"boolean","description":"press Enter afterwards; default false"},`+timeoutSchema,
 			"selector", "text"), Call: on(b, maxWait+callTimeout, toolType)},
-		{Tool: describe("browser_get_content", "Return the visible text of the page or of an element.",
+		{Tool: describeOn("browser_get_content", "Return the visible text of the page or of an element.",
 			selectorSchema), Call: read(b, toolContent)},
-		{Tool: describe("browser_get_html", "Return the HTML of the page or of an element.",
+		{Tool: describeOn("browser_get_html", "Return the HTML of the page or of an element.",
 			selectorSchema), Call: read(b, toolHTML)},
-		{Tool: describe("browser_get_url", "Return the URL of the page.", ``), Call: read(b, toolURL)},
-		{Tool: describe("browser_get_title", "Return the title of the page.", ``), Call: read(b, toolTitle)},
-		{Tool: describe("browser_wait", "Wait for an element.",
+		{Tool: describeOn("browser_get_url", "Return the URL of the page.", ``), Call: read(b, toolURL)},
+		{Tool: describeOn("browser_get_title", "Return the title of the page.", ``), Call: read(b, toolTitle)},
+		{Tool: describeOn("browser_wait", "Wait for an element.",
 			selectorSchema+`,"state":{"type":"string","enum":["visible","present","gone"],"description":"default visible"},`+timeoutSchema, "selector"), Call: read(b, toolWait)},
-		{Tool: describe("browser_evaluate", "Run JavaScript in the page and return the value of its last expression as JSON; a promise is awaited.",
+		{Tool: describeOn("browser_evaluate", "Run JavaScript in the page and return the value of its last expression as JSON; a promise is awaited.",
 			`"script":{"type":"string"}`, "script"), Call: on(b, evaluateTimeout+callTimeout, toolEvaluate)},
-		{Tool: describe("browser_scroll", "Scroll to an element, or by so many pixels. Returns where the window stands.",
+		{Tool: describeOn("browser_scroll", "Scroll to an element, or by so many pixels. Returns where the window stands.",
 			selectorSchema+`,"x":{"type":"number","description":"pixels to the right"},"y":{"type":"number","description":"pixels down"}`), Call: on(b, callTimeout, toolScroll)},
 	}
 }
 
 const (
 	selectorSchema = `"selector":{"type":"string","description":"CSS, or XPath when it begins with / or ("}`
+	tabSchema      = `"tab":{"type":"integer","minimum":1,"description":"which tab, of browser_tabs; default: the one that you are bound to, or the active one"}`
 	timeoutSchema  = `"timeout_seconds":{"type":"number","minimum":0,"maximum":60,"description":"how long to wait for the element; default 10"}`
 )
 
@@ -67,8 +73,17 @@ func describe(name, description, properties string, required ...string) protocol
 	return protocol.Tool{Name: name, Description: description, InputSchema: json.RawMessage(schema + `,"additionalProperties":false}`)}
 }
 
+// describeOn returns a tool that is for a tab.
+func describeOn(name, description, properties string, required ...string) protocol.Tool {
+	if properties != "" {
+		properties += ","
+	}
+	return describe(name, description, properties+tabSchema, required...)
+}
+
 // arguments are those of all tools together.
 type arguments struct {
+	Tab            int      `json:"tab"`
 	URL            string   `json:"url"`
 	FullPage       bool     `json:"full_page"`
 	Selector       string   `json:"selector"`
@@ -89,10 +104,20 @@ func parse(args json.RawMessage) (a arguments, err error) {
 		}
 	}
 	switch {
+	case a.Tab < 0:
+		return a, protocol.Errorf(protocol.KindInvalid, "tab: a number of browser_tabs")
 	case len(a.Selector) > maxSelector, len(a.Text) > maxTyped, len(a.Script) > maxScript:
 		return a, protocol.Errorf(protocol.KindTooLarge, "at most %d bytes of selector, %d of text, %d of script", maxSelector, maxTyped, maxScript)
 	}
 	return a, nil
+}
+
+// want returns the tab that a call is for.
+func (a arguments) want(caller toolbox.Caller) roster.Want {
+	if a.Tab == 0 && caller.Tab > 0 {
+		return roster.Want{Tab: caller.Tab, Bound: true}
+	}
+	return roster.Want{Tab: a.Tab}
 }
 
 // patience returns how long to wait for an element.
@@ -124,30 +149,37 @@ func on(b *Browser, timeout time.Duration, do func(context.Context, *page, argum
 	})
 }
 
-// tool makes a tool of do, which gets the page of the caller's session.
+// tool makes a tool of do, which gets the page that the caller wants.
 func (b *Browser) tool(timeout time.Duration, do func(context.Context, *page, arguments) (protocol.ToolResult, error)) call {
 	return func(ctx context.Context, caller toolbox.Caller, args json.RawMessage) (protocol.ToolResult, error) {
 		a, err := parse(args)
 		if err != nil {
 			return protocol.ToolResult{}, err
 		}
-		start, cancel := context.WithTimeout(ctx, startTimeout+quitGrace)
-		defer cancel()
-		c, release, err := b.use(start, caller.Session)
+		c, t, release, err := b.begin(ctx, caller, a)
 		if err != nil {
 			return protocol.ToolResult{}, err
 		}
 		defer release()
-		ctx, cancel = context.WithTimeout(ctx, timeout)
+		p, err := t.page(ctx, c, a.want(caller))
+		if err != nil {
+			return protocol.ToolResult{}, err
+		}
+		ctx, cancel := p.during(ctx, timeout)
 		defer cancel()
-		return do(ctx, &c.page, a)
+		return do(ctx, p, a)
 	}
 }
 
-func (b *Browser) toolStart(ctx context.Context, caller toolbox.Caller, _ json.RawMessage) (protocol.ToolResult, error) {
+// begin returns the Chromium of a caller's session, and its tabs.
+func (b *Browser) begin(ctx context.Context, caller toolbox.Caller, a arguments) (*chromium, *tabs, func(), error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout+quitGrace)
 	defer cancel()
-	_, release, err := b.use(ctx, caller.Session)
+	return b.use(ctx, caller.Session, a.want(caller))
+}
+
+func (b *Browser) toolStart(ctx context.Context, caller toolbox.Caller, _ json.RawMessage) (protocol.ToolResult, error) {
+	_, _, release, err := b.begin(ctx, caller, arguments{})
 	if err != nil {
 		return protocol.ToolResult{}, err
 	}
@@ -166,7 +198,7 @@ func (b *Browser) toolStatus(ctx context.Context, caller toolbox.Caller, _ json.
 	return toolbox.JSON(b.Status(ctx, caller.Session))
 }
 
-// toolNavigate opens a URL. A page that can't be left costs its Chromium.
+// toolNavigate opens a URL. A page that can't be left is replaced.
 func (b *Browser) toolNavigate(ctx context.Context, caller toolbox.Caller, args json.RawMessage) (protocol.ToolResult, error) {
 	call := on(b, navigateTimeout+maxWait, navigate)
 	result, err := call(ctx, caller, args)
@@ -203,8 +235,12 @@ func toolScreenshot(ctx context.Context, p *page, a arguments) (protocol.ToolRes
 func toolClick(ctx context.Context, p *page, a arguments) (protocol.ToolResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.patience()+callTimeout)
 	defer cancel()
+	p.took()
 	if err := p.click(ctx, a.Selector, a.patience()); err != nil {
 		return protocol.ToolResult{}, err
+	}
+	if tab := p.took(); tab != 0 {
+		return toolbox.Text(fmt.Sprintf("clicked; that opened tab %d", tab)), nil
 	}
 	return toolbox.Text("clicked"), nil
 }

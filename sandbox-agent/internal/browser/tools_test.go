@@ -12,14 +12,14 @@ import (
 
 var _ toolbox.Set = (*Browser)(nil)
 
-// TestToolList: the reference's 14 tools, with schemas that are objects.
+// TestToolList: the reference's 14 tools and those for tabs, with schemas that are objects.
 func TestToolList(t *testing.T) {
 	b, err := New(Options{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	want := strings.Fields("start stop status navigate screenshot click type get_content get_html get_url get_title wait evaluate scroll")
+	want := strings.Fields("start stop status navigate screenshot click type get_content get_html get_url get_title wait evaluate scroll tabs tab_open tab_close tab_switch")
 	tools := b.Tools(toolbox.Caller{})
 	if len(tools) != len(want) {
 		t.Fatalf("%d tools", len(tools))

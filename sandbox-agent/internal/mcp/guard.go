@@ -88,6 +88,7 @@ func (s *Server) admit(r *http.Request, inPath bool) (toolbox.Caller, error) {
 	if !s.ownUser(r, caller) {
 		return toolbox.Caller{}, errUser
 	}
+	caller.Tab = toolbox.ParseTab(r.Header.Get(toolbox.TabHeader))
 	return caller, nil
 }
 

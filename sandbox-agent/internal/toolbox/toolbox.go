@@ -5,6 +5,7 @@ package toolbox
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -16,6 +17,24 @@ type Caller struct {
 	Session protocol.SessionID
 	PTY     protocol.PTYID // the program's terminal, or the one that the person speaks of; "" for none
 	Grant   *jws.Grant     // the person's, verified; nil: a program of terminal PTY
+	Tab     int            // of the session's browser, which a program is bound to; 0: none
+}
+
+// TabVariable binds a program and what it starts to a tab of the session's browser
+// (seed 000); its requests say so by TabHeader. That says what they mean, not what
+// they may.
+const (
+	TabVariable = "BROWSE_TAB"
+	TabHeader   = "X-Browse-Tab"
+)
+
+// ParseTab returns the tab that a variable or header names; 0: none.
+func ParseTab(text string) int {
+	tab, err := strconv.ParseUint(text, 10, 31)
+	if err != nil {
+		return 0
+	}
+	return int(tab)
 }
 
 // Allows reports whether the caller may do what needs a capability in the
