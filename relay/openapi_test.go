@@ -187,7 +187,7 @@ func TestSchemasOfTheDocument(t *testing.T) {
 		"ApprovalList": protocol.ApprovalList{}, "EgressRules": protocol.EgressRules{}, "EgressCategory": protocol.EgressCategory{},
 		"SandboxMetrics": protocol.SandboxMetrics{}, "SystemMetrics": protocol.SystemMetrics{}, "ProcessMetrics": protocol.ProcessMetrics{},
 		"Tool": protocol.Tool{}, "ToolList": protocol.ToolList{}, "ToolCall": protocol.ToolCall{}, "ToolResult": protocol.ToolResult{},
-		"ToolContent": protocol.ToolContent{}, "ChatTokens": protocol.TokenBudget{}, "BrowserStatus": op.BrowserStatus{},
+		"ToolContent": protocol.ToolContent{}, "ChatTokens": protocol.TokenBudget{}, "BrowserStatus": op.BrowserStatus{}, "BrowserTab": op.BrowserTab{},
 	} {
 		var want, got []string
 		for field := range reflect.TypeOf(v).Fields() {

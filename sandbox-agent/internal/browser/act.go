@@ -32,8 +32,6 @@ const (
 	loadGrace = 5 * time.Second
 	// evaluateTimeout bounds a script.
 	evaluateTimeout = 30 * time.Second
-	// lookEvery is the interval of looking for an element.
-	lookEvery = 100 * time.Millisecond
 	// maxText bounds a text that a tool returns, in bytes.
 	maxText = 256 << 10
 	// maxScript and maxTyped bound a caller's input, in bytes.
@@ -160,7 +158,7 @@ func (p *page) awaitLoad(ctx context.Context, loader cdp.LoaderID) (loaded bool,
 		case <-ctx.Done():
 			return false, p.why(ctx, ctx.Err())
 		case <-p.life.Done():
-			return false, p.why(ctx, context.Cause(p.life))
+			return false, p.why(ctx, p.life.Err())
 		}
 	}
 }
@@ -275,7 +273,7 @@ func (p *page) await(ctx context.Context, selector string, patience time.Duratio
 		case <-ctx.Done():
 			return spot{}, p.why(ctx, ctx.Err())
 		case <-p.life.Done():
-			return spot{}, p.why(ctx, context.Cause(p.life))
+			return spot{}, p.why(ctx, p.life.Err())
 		}
 	}
 }

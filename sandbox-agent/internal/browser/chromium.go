@@ -27,6 +27,8 @@ import (
 const (
 	// startTimeout bounds a start, until the first page is usable.
 	startTimeout = time.Minute
+	// callTimeout bounds calls of Chromium without a tool's own timeout.
+	callTimeout = 10 * time.Second
 	// quitGrace is how long Chromium may take to end by itself, which saves its
 	// cookies.
 	quitGrace = 10 * time.Second

@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	// callTimeout bounds calls of Chromium without a tool's own timeout.
-	callTimeout = 10 * time.Second
+	// lookEvery is the interval of looking for what changes by itself.
+	lookEvery = 100 * time.Millisecond
 	// openTimeout bounds how long a page is made.
 	openTimeout = 30 * time.Second
 	// blank is the empty page.
@@ -44,11 +44,9 @@ type page struct {
 	id     int // of the tab
 	of     holder
 	target *chromedp.Target
-	frame  cdp.FrameID             // of the tab
-	life   context.Context         // ends with the page; the cause says why
-	over   context.CancelCauseFunc // ends it
-	detach context.CancelFunc      // ends what hears the target, and closes it
-	ending sync.Once
+	frame  cdp.FrameID     // of the tab
+	tab    context.Context // chromedp's
+	life   *life
 
 	turn   chan struct{} // one element; taken by whoever acts on the page
 	since  uint64        // the guard's mark when the last navigation began; of whoever has the turn
@@ -78,13 +76,12 @@ type progress struct {
 
 // newPage makes an empty page of c's and prepares it. Nothing is loaded before.
 func newPage(ctx context.Context, c *chromium, id int, of holder) (*page, error) {
-	p := &page{c: c, id: id, of: of, turn: make(chan struct{}, 1), changed: make(chan struct{})}
-	p.life, p.over = context.WithCancelCause(c.ctx)
-	tab, cancel := chromedp.NewContext(c.ctx)
-	p.detach = cancel
+	p := &page{c: c, id: id, of: of, turn: make(chan struct{}, 1), changed: make(chan struct{}), life: &life{done: make(chan struct{})}}
+	var cancel context.CancelFunc
+	p.tab, cancel = chromedp.NewContext(c.ctx)
 	late := time.AfterFunc(openTimeout, cancel) // the tab's context must have no deadline of its own
 	left := context.AfterFunc(ctx, cancel)
-	err := p.prepare(tab)
+	err := p.prepare()
 	if !late.Stop() || !left() {
 		err = cmp.Or(ctx.Err(), error(errTimeout))
 	}
@@ -97,13 +94,13 @@ func newPage(ctx context.Context, c *chromium, id int, of holder) (*page, error)
 }
 
 // prepare makes the target and says what is heard of it.
-func (p *page) prepare(tab context.Context) error {
-	if err := chromedp.Do(tab); err != nil {
+func (p *page) prepare() error {
+	if err := chromedp.Do(p.tab); err != nil {
 		return err
 	}
-	p.target = chromedp.FromContext(tab).Target
+	p.target = chromedp.FromContext(p.tab).Target
 	p.frame = cdp.FrameID(p.target.TargetID)
-	if err := chromedp.Listen(tab, p.hear); err != nil {
+	if err := chromedp.Listen(p.tab, p.hear); err != nil {
 		return err
 	}
 	yes := true
@@ -125,7 +122,7 @@ func (p *page) prepare(tab context.Context) error {
 		// Keys go to a page that has the focus: each has it, whatever the others do.
 		{emulation.SetFocusEmulationEnabled.Method, emulation.SetFocusEmulationEnabledParams{Enabled: true}},
 	} {
-		if err := p.target.Call(tab, step.method, step.params, nil); err != nil {
+		if err := p.target.Call(p.tab, step.method, step.params, nil); err != nil {
 			return fmt.Errorf("%s: %w", step.method, err)
 		}
 	}
@@ -135,20 +132,44 @@ func (p *page) prepare(tab context.Context) error {
 // end ends the page and closes its target. What waits for it fails with why. One
 // that can't be closed costs its Chromium.
 func (p *page) end(why error) {
-	p.over(why)
-	p.ending.Do(func() {
-		p.c.later(func(ctx context.Context) {
-			if p.target != nil {
-				// What still comes is heard until then: else it would be in the way of
-				// other pages' events.
-				_, _ = cdp.Call(ctx, p.c.browser, target.DetachFromTarget, target.DetachFromTargetParams{SessionID: p.target.SessionID})
-			}
-			p.detach()
-			if p.target != nil && p.c.ctx.Err() == nil && !p.left(ctx) {
-				p.c.crash()
-			}
-		})
+	p.life.end(why)
+	p.c.later(func(ctx context.Context) {
+		if p.target != nil {
+			// What still comes is heard until then: else it would be in the way of other
+			// pages' events.
+			_, _ = cdp.Call(ctx, p.c.browser, target.DetachFromTarget, target.DetachFromTargetParams{SessionID: p.target.SessionID})
+		}
+		_ = chromedp.Cancel(p.tab) // closes it
+		if p.target != nil && p.c.ctx.Err() == nil && !p.left(ctx) {
+			p.c.crash()
+		}
 	})
+}
+
+// A life is a page's, as a context.
+type life struct {
+	done chan struct{} // static
+	once sync.Once
+	why  error // valid when done is closed
+}
+
+func (l *life) end(why error) {
+	l.once.Do(func() {
+		l.why = why
+		close(l.done)
+	})
+}
+
+func (l *life) Deadline() (none time.Time, set bool) { return none, false }
+func (l *life) Done() <-chan struct{}                { return l.done }
+func (l *life) Value(any) any                        { return nil }
+func (l *life) Err() error {
+	select {
+	case <-l.done:
+		return l.why
+	default:
+		return nil
+	}
 }
 
 // left waits until the target is gone, and reports whether it is.
@@ -257,7 +278,7 @@ func (p *page) act(ctx context.Context) (done func(), err error) {
 	case <-ctx.Done():
 		return nil, p.why(ctx, ctx.Err())
 	case <-p.life.Done():
-		return nil, p.why(ctx, context.Cause(p.life))
+		return nil, p.why(ctx, p.life.Err())
 	}
 }
 
@@ -278,7 +299,7 @@ func (p *page) why(ctx context.Context, err error) error {
 		return errGone
 	case errors.As(err, &known):
 		return err
-	case errors.As(context.Cause(p.life), &known):
+	case errors.As(p.life.Err(), &known):
 		return known
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return errTimeout

@@ -55,7 +55,7 @@ func (t *tabs) end(c *chromium) {
 		return
 	}
 	for _, p := range t.pages {
-		p.over(errGone)
+		p.life.end(errGone)
 	}
 	t.c, t.pages = nil, nil
 	t.roster.Sleep()

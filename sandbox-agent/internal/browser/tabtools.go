@@ -9,6 +9,10 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
+// Tools returns the tools that drive the session's Chromium, the same for all
+// callers. A call starts the Chromium if there is none.
+func (b *Browser) Tools(toolbox.Caller) []toolbox.Tool { return append(b.pageTools(), b.tabTools()...) }
+
 // tabTools returns the tools for tabs.
 func (b *Browser) tabTools() []toolbox.Tool {
 	return []toolbox.Tool{

@@ -20,10 +20,6 @@ const (
 	pictureTimeout = 30 * time.Second
 )
 
-// Tools returns the tools that drive the session's Chromium, the same for all
-// callers. A call starts the Chromium if there is none.
-func (b *Browser) Tools(toolbox.Caller) []toolbox.Tool { return append(b.pageTools(), b.tabTools()...) }
-
 // pageTools returns the reference's tools.
 func (b *Browser) pageTools() []toolbox.Tool {
 	return []toolbox.Tool{

@@ -39,7 +39,6 @@ type ConversationInfo struct {
 	UpdatedAt   int64                   `json:"updatedAt"` // Unix milliseconds: of the last message, or of what was found on disk
 	Archived    bool                    `json:"archived,omitempty"`
 	Adopted     bool                    `json:"adopted,omitempty"` // found on disk rather than made by chat.create
-	Tab         int                     `json:"tab,omitempty"`     // of the session's browser, that its coding agent is bound to; 0: none
 }
 
 // A Change is what has become of a conversation.

@@ -16,7 +16,6 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/codingagent"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
 // maxQueued bounds what a program hasn't read yet, in bytes.
@@ -48,11 +47,7 @@ func NewHosting(host *codingagent.Host, variables Variables) *Hosting {
 // Start implements [Programs].
 func (h *Hosting) Start(ctx context.Context, p Program) (Process, error) {
 	found := h.surroundings(p.Session)
-	launch := codingagent.Launch{Session: p.Session, Command: p.Command, Dir: p.Dir}
-	if p.Tab > 0 {
-		launch.Env = []string{toolbox.TabVariable + "=" + strconv.Itoa(p.Tab)}
-	}
-	started, err := h.host.Start(ctx, launch)
+	started, err := h.host.Start(ctx, codingagent.Launch{Session: p.Session, Command: p.Command, Dir: p.Dir})
 	if err != nil {
 		return nil, err
 	}

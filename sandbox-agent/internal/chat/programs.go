@@ -26,7 +26,6 @@ type Program struct {
 	Provider     string
 	Command      provider.Command
 	Dir          string // absolute; where it works
-	Tab          int    // of the session's browser, that it is bound to; 0: none
 }
 
 // A Process is a provider's program that runs.

@@ -68,13 +68,12 @@ func (w *work) start(o *owner, s sending) {
 	ctx, cancel := context.WithTimeout(context.Background(), startFor)
 	e := &engine{start: s.start, cancel: cancel, left: make(chan struct{}), hurry: make(chan struct{})}
 	w.engine = e
-	info := o.info()
 	if e.start.Native == "" {
-		e.start.Native = info.Native
+		e.start.Native = o.info().Native
 	}
 	e.talk = w.by.Talk(e.start)
 	program := Program{
-		Session: o.session, Conversation: o.id, Provider: w.by.Name(), Command: w.by.Command(e.start), Dir: e.start.Dir, Tab: info.Tab,
+		Session: o.session, Conversation: o.id, Provider: w.by.Name(), Command: w.by.Command(e.start), Dir: e.start.Dir,
 	}
 	o.chats.owning.Go(func() { // ends with the start, which cancel ends
 		process, err := o.chats.o.Programs.Start(ctx, program)
