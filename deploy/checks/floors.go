@@ -39,7 +39,7 @@ var Floors = []struct {
 		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox/...", "sandbox-agent/internal/reply", "sandbox-agent/internal/feature", "sandbox-agent/internal/controlplane", "sandbox-agent/internal/peer",
 		"sandbox-agent/internal/history/rows", "sandbox-agent/internal/route", "sandbox-agent/internal/mask", "sandbox-agent/internal/provider",
 		"sandbox-agent/internal/grantlist", "sandbox-agent/internal/linkfinder", "sandbox-agent/internal/chat/life", "sandbox-agent/internal/chat/control", "sandbox-agent/internal/chat/masking",
-		"sandbox-agent/internal/sidebar/model", "sandbox-agent/internal/sidebar/lineup", "sandbox-agent/internal/sidebar/ring", "sandbox-agent/internal/sidebar/push", "sandbox-agent/internal/browser/roster",
+		"sandbox-agent/internal/sidebar/model", "sandbox-agent/internal/sidebar/lineup", "sandbox-agent/internal/sidebar/ring", "sandbox-agent/internal/sidebar/push", "sandbox-agent/internal/browser/roster", "sandbox-agent/internal/browser/pipe",
 		"deploy/program", "deploy/program/bundle", "deploy/program/instrument", "deploy/program/intake", "deploy/program/lifetime", "deploy/program/pause", "deploy/program/seldom", "deploy/program/standin", "deploy/program/telemetry",
 		"sandbox-agent/internal/lifespan",
 		"loadtest/internal/pattern", "loadtest/internal/measure", "loadtest/internal/openloop",

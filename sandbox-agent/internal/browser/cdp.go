@@ -3,14 +3,13 @@ package browser
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 
-	"github.com/chromedp/cdproto"
 	"github.com/chromedp/cdproto/cdp/jsonv2"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/pipe"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/roster"
 )
 
@@ -51,7 +50,7 @@ func (b *Browser) CDP(ctx context.Context, session protocol.SessionID, send op.C
 	defer done()
 	var answer jsonv2.Value
 	if err := p.target.Call(ctx, send.Method, params, &answer); err != nil {
-		if tooLarge(err) {
+		if pipe.TooLarge(err) {
 			return nil, errCDPTooLarge
 		}
 		return nil, p.why(ctx, err)
@@ -63,12 +62,6 @@ func (b *Browser) CDP(ctx context.Context, session protocol.SessionID, send op.C
 }
 
 var errCDPTooLarge = protocol.Errorf(protocol.KindTooLarge, "the answer has more than %d KiB", maxCDPAnswer>>10)
-
-// tooLarge reports whether err says that an answer was over maxAnswer.
-func tooLarge(err error) bool {
-	var said *cdproto.Error
-	return errors.As(err, &said) && said.Code == tooLargeCode
-}
 
 // checkCDP returns the checked params to send.
 func checkCDP(send op.CDPSend) (map[string]jsonv2.Value, error) {

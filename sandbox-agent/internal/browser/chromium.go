@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/pipe"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/roster"
 )
 
@@ -51,7 +52,7 @@ type chromium struct {
 	opts      *Options
 	guard     *guard
 	kill      func()
-	pipe      *pipe
+	pipe      *pipe.Pipe
 	temp      string          // temporary folder
 	sandboxed bool            // user namespaces confine its renderers
 	ctx       context.Context // chromedp's; ends with the Chromium
@@ -208,7 +209,7 @@ func (c *chromium) run(cmd *exec.Cmd) error {
 		return err
 	}
 	closeAll([]*os.File{commandsR, answersW, outputW})
-	c.pipe = newPipe(answersR, commandsW)
+	c.pipe = pipe.New(answersR, commandsW)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	cdppage "github.com/chromedp/cdproto/page"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/pipe"
 )
 
 const (
@@ -51,7 +52,7 @@ func (p *page) screenshot(ctx context.Context, whole bool) (picture, error) {
 		}
 		res, err := cdp.Call(ctx, p.target, cdppage.CaptureScreenshot, params)
 		if err != nil {
-			if tooLarge(err) {
+			if pipe.TooLarge(err) {
 				continue
 			}
 			return picture{}, p.why(ctx, err)

@@ -1,4 +1,4 @@
-package browser
+package pipe
 
 import (
 	"bytes"
@@ -18,12 +18,12 @@ type sink struct{ bytes.Buffer }
 func (*sink) Close() error { return nil }
 
 // reading returns a pipe on which Chromium says text.
-func reading(text string) *pipe {
-	return newPipe(io.NopCloser(strings.NewReader(text)), &sink{})
+func reading(text string) *Pipe {
+	return New(io.NopCloser(strings.NewReader(text)), &sink{})
 }
 
 // messages reads all that is for somebody, and how it ends.
-func messages(p *pipe) (all []cdproto.Message, err error) {
+func messages(p *Pipe) (all []cdproto.Message, err error) {
 	for {
 		var m cdproto.Message
 		if err := p.Read(context.Background(), &m); err != nil {
@@ -67,7 +67,7 @@ func TestPipeLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := messages(p)
-	if err != io.EOF || len(got) != 2 || got[0].ID != 7 || got[0].SessionID != "S" || !tooLarge(got[0].Error) || got[1].ID != 8 {
+	if err != io.EOF || len(got) != 2 || got[0].ID != 7 || got[0].SessionID != "S" || !TooLarge(got[0].Error) || got[1].ID != 8 {
 		t.Fatalf("%+v %v", got, err)
 	}
 	if len(p.awaiting) != 0 {
@@ -90,7 +90,7 @@ func TestPipeEnds(t *testing.T) {
 // TestPipeWrite: commands are JSON with a zero byte behind.
 func TestPipeWrite(t *testing.T) {
 	out := &sink{}
-	p := newPipe(io.NopCloser(strings.NewReader("")), out)
+	p := New(io.NopCloser(strings.NewReader("")), out)
 	for id := range int64(2) {
 		if err := p.Write(t.Context(), &cdproto.Message{ID: id + 1, SessionID: "S", Method: "Page.enable", Params: []byte(`{"a":"b\u0000"}`)}); err != nil {
 			t.Fatal(err)

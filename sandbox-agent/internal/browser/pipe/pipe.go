@@ -1,4 +1,6 @@
-package browser
+// Package pipe exchanges messages with a Chromium, of which pages decide how many
+// there are and how long: it keeps none over its limits.
+package pipe
 
 import (
 	"bufio"
@@ -44,10 +46,10 @@ var heard = map[string]int{
 	"Target.detachedFromTarget":    maxEvent,
 }
 
-// A pipe exchanges messages with a Chromium started with
+// A Pipe exchanges messages with a Chromium started with
 // --remote-debugging-pipe: JSON, each followed by a zero byte. It is a
 // chromedp.Transport that keeps no message over its limits.
-type pipe struct {
+type Pipe struct {
 	// Static after construction.
 	r  io.ReadCloser
 	w  io.WriteCloser
@@ -63,19 +65,20 @@ type pipe struct {
 	awaiting map[int64]target.SessionID // commands without an answer, with their sessions
 }
 
-func newPipe(r io.ReadCloser, w io.WriteCloser) *pipe {
-	return &pipe{r: r, w: w, br: bufio.NewReaderSize(r, 64<<10), awaiting: make(map[int64]target.SessionID)}
+// New returns a Pipe of its two directions.
+func New(r io.ReadCloser, w io.WriteCloser) *Pipe {
+	return &Pipe{r: r, w: w, br: bufio.NewReaderSize(r, 64<<10), awaiting: make(map[int64]target.SessionID)}
 }
 
 // Close closes both directions, which ends Chromium.
-func (p *pipe) Close() error {
+func (p *Pipe) Close() error {
 	p.close.Do(func() { p.closeErr = errors.Join(p.w.Close(), p.r.Close()) })
 	return p.closeErr
 }
 
 // Read returns the next message that somebody needs. It fails with io.EOF if
 // Chromium has closed its end, and on malformed messages.
-func (p *pipe) Read(_ context.Context, m *cdproto.Message) error {
+func (p *Pipe) Read(_ context.Context, m *cdproto.Message) error {
 	for {
 		done, err := p.next(m)
 		if done || err != nil {
@@ -85,7 +88,7 @@ func (p *pipe) Read(_ context.Context, m *cdproto.Message) error {
 }
 
 // next reads one message, and reports whether somebody needs it.
-func (p *pipe) next(m *cdproto.Message) (bool, error) {
+func (p *Pipe) next(m *cdproto.Message) (bool, error) {
 	head, err := p.br.Peek(1)
 	if err != nil {
 		return false, err
@@ -130,7 +133,7 @@ func (p *pipe) next(m *cdproto.Message) (bool, error) {
 
 // read reads a message of at most limit bytes. It skips the rest of a longer
 // one, and reports whether the message is whole.
-func (p *pipe) read(limit int) (text []byte, whole bool, err error) {
+func (p *Pipe) read(limit int) (text []byte, whole bool, err error) {
 	whole = true
 	for {
 		piece, err := p.br.ReadSlice(0)
@@ -178,7 +181,7 @@ func answerID(head []byte) (int64, bool) {
 }
 
 // answered removes an answered command, and returns its session.
-func (p *pipe) answered(id int64) target.SessionID {
+func (p *Pipe) answered(id int64) target.SessionID {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	session := p.awaiting[id]
@@ -187,7 +190,7 @@ func (p *pipe) answered(id int64) target.SessionID {
 }
 
 // Write sends a command.
-func (p *pipe) Write(_ context.Context, m *cdproto.Message) error {
+func (p *Pipe) Write(_ context.Context, m *cdproto.Message) error {
 	text, err := jsonv2.Marshal(m, chromedp.DefaultMarshalOptions)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", m.Method, err)
@@ -199,4 +202,10 @@ func (p *pipe) Write(_ context.Context, m *cdproto.Message) error {
 	defer p.writing.Unlock()
 	_, err = p.w.Write(append(text, 0))
 	return err
+}
+
+// TooLarge reports whether err says that an answer was over maxAnswer.
+func TooLarge(err error) bool {
+	var said *cdproto.Error
+	return errors.As(err, &said) && said.Code == tooLargeCode
 }
