@@ -33,7 +33,7 @@ var Floors = []struct {
 		"protocol/envseal", "protocol/op", "protocol/op/optest", "protocol/chatsocket", "protocol/wsframe", "protocol/pluginsocket", "protocol/taburl",
 	}},
 	{F1, []string{
-		"tunnel", "tunnel/internal/...", "tunnel/tunneltest", "tunnel/tunneltest/impair",
+		"tunnel", "tunnel/internal/...", "tunnel/quiet", "tunnel/tunneltest", "tunnel/tunneltest/impair",
 		"relay/internal/turn", "relay/internal/replay", "relay/internal/roster", "relay/internal/presence",
 		"sandbox-agent/internal/redact", "sandbox-agent/internal/screen/...",
 		"sandbox-agent/internal/hostname", "sandbox-agent/internal/toolbox/...", "sandbox-agent/internal/reply", "sandbox-agent/internal/feature", "sandbox-agent/internal/controlplane", "sandbox-agent/internal/peer",
@@ -94,6 +94,7 @@ var Sideways = []struct{ From, To, Why string }{
 	{"protocol/wsframe", "protocol/pluginsocket", "how long a piece may be is agreed on"},
 	{"tunnel/internal/quiclink", "tunnel/internal/carrier", "the interface it implements"},
 	{"tunnel/internal/wsslink", "tunnel/internal/carrier", "the interface it implements"},
+	{"tunnel/internal/quiclink", "tunnel/quiet", "its sockets' system calls"},
 	{"tunnel/tunneltest", "tunnel/internal/carrier", "the interface it implements"},
 	{"deploy/controlplane/cmd/controlplane", "deploy/controlplane/internal/integrations", "its command line rotates the vault's keys"},
 	{"deploy/controlplane/cmd/controlplane", "deploy/controlplane/internal/fleet", "its command line invites and enrols sandboxes"},

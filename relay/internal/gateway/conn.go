@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
 	"github.com/fairlead/fairlead/relay/internal/replay"
+	"github.com/fairlead/fairlead/tunnel/quiet"
 )
 
 // lingerBytes bounds what is read of a message that is too large after it was
@@ -172,7 +173,7 @@ func (w *lockingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	raw = intake.Raw(raw) // writes go straight to the socket
+	raw = quiet.Wrap(intake.Raw(raw)) // writes go straight to the socket
 	conn := &lockedConn{Conn: raw, in: frameReader{source: raw, frames: frames{most: uint64(w.most)}}}
 	w.conn = conn
 	// It must not keep w, which has the request and its buffers.

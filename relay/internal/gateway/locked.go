@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/fairlead/fairlead/tunnel/quiet"
 )
 
 const (
@@ -52,7 +54,10 @@ func (c *lockedConn) tune() error {
 	if isTLS {
 		under = secured.NetConn()
 	}
-	tcp, ok := under.(*net.TCPConn)
+	tcp, ok := under.(interface {
+		syscall.Conn
+		SetWriteBuffer(bytes int) error
+	})
 	if !ok {
 		return nil
 	}
@@ -201,17 +206,13 @@ func (c *lockedConn) offer(frames net.Buffers) (drained bool, err error) {
 // try makes one attempt to write pending. It never asks to be called again. It
 // is called with mu held.
 func (c *lockedConn) try(fd uintptr) bool {
-	for {
-		n, err := syscall.Write(int(fd), c.pending)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-			continue
-		case errors.Is(err, syscall.EAGAIN):
-		case err != nil:
-			c.failed = err
-		default:
-			c.wrote = n
-		}
-		return true
+	n, err := quiet.Write(fd, c.pending)
+	switch {
+	case errors.Is(err, syscall.EAGAIN):
+	case err != nil:
+		c.failed = err
+	default:
+		c.wrote = n
 	}
+	return true
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel/quiet"
 )
 
 // A pipe is a connection that checks each write's deadline, and whose writes
@@ -241,7 +242,7 @@ func TestOffersBehindTheIntake(t *testing.T) {
 			return
 		}
 		defer c.ws.CloseNow()
-		_, plain := c.raw.Conn.(*net.TCPConn)
+		_, plain := c.raw.Conn.(*quiet.Conn)
 		offers <- plain && c.raw.raw != nil
 	})}
 	done := make(chan error, 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/access"
+	"github.com/fairlead/fairlead/tunnel/quiet"
 )
 
 const (
@@ -38,7 +39,7 @@ func (o Offer) Raw(w http.ResponseWriter, r *http.Request) (net.Conn, error) {
 		access.WriteError(w, err)
 		return nil, err
 	}
-	raw := intake.Raw(conn)
+	raw := quiet.Wrap(intake.Raw(conn))
 	early, _ := rw.Reader.Peek(rw.Reader.Buffered()) // can't fail
 	sum := sha1.Sum([]byte(key + handshakeGUID))
 	answer := w.Header().Clone() // such as a cookie

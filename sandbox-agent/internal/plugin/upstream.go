@@ -18,6 +18,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/wsframe"
+	"github.com/fairlead/fairlead/tunnel/quiet"
 )
 
 const (
@@ -64,6 +65,7 @@ func (u upstream) dial(ctx context.Context, e *entry) (*end, error) {
 		conn.Close()
 		return nil, fmt.Errorf("%w: %w", errNotRunning, err)
 	}
+	conn = quiet.Wrap(conn)
 	from, err := handshake(ctx, conn)
 	if err != nil {
 		conn.Close()

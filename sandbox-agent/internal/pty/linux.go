@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
+	"github.com/fairlead/fairlead/tunnel/quiet"
 )
 
 // New returns the launcher of real programs. start starts each.
@@ -81,10 +82,19 @@ func newMaster(f *os.File) (*master, error) {
 
 // Read returns io.EOF for EIO, by which Linux reports that no process has the
 // other side open.
-func (m *master) Read(p []byte) (int, error) {
-	n, err := m.file.Read(p)
-	if errors.Is(err, unix.EIO) {
-		err = io.EOF
+func (m *master) Read(p []byte) (n int, err error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	waited := m.raw.Read(func(fd uintptr) bool {
+		n, err = quiet.Read(fd, p)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	switch {
+	case waited != nil:
+		return 0, os.ErrClosed // there are no deadlines
+	case errors.Is(err, unix.EIO), err == nil && n == 0:
+		return 0, io.EOF
 	}
 	return n, err
 }
@@ -93,11 +103,9 @@ func (m *master) Offer(p []byte) (n int, err error) {
 	control := m.raw.Control(func(fd uintptr) {
 		for n < len(p) && err == nil {
 			var wrote int
-			wrote, err = unix.Write(int(fd), p[n:])
-			n += max(wrote, 0)
-			if errors.Is(err, unix.EINTR) {
-				err = nil
-			} else if wrote == 0 && err == nil {
+			wrote, err = quiet.Write(fd, p[n:])
+			n += wrote
+			if wrote == 0 && err == nil {
 				err = unix.EAGAIN
 			}
 		}

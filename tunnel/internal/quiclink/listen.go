@@ -46,7 +46,10 @@ func Listen(socket net.PacketConn, tlsConfig *tls.Config, resetKey, tokenKey []b
 		VerifySourceAddress: func(net.Addr) bool { return !free.Allow() },
 	}
 	if udp, ok := socket.(*net.UDPConn); ok {
-		l.repeater = newRepeater(udp)
+		var err error
+		if l.repeater, err = newRepeater(udp); err != nil {
+			return nil, fmt.Errorf("quiclink: %w", err)
+		}
 		l.transport.Conn = l.repeater
 	}
 	if len(resetKey) == len(quic.StatelessResetKey{}) {

@@ -111,7 +111,10 @@ func (d *dialer) dial(ctx context.Context, alpn string, keepAlive time.Duration)
 	if err != nil {
 		return nil, fmt.Errorf("quiclink: %w", err)
 	}
-	repeating := newRepeater(socket)
+	repeating, err := newRepeater(socket)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("quiclink: %w", err), socket.Close())
+	}
 	transport := &quic.Transport{Conn: repeating}
 	options := config()
 	options.KeepAlivePeriod = keepAlive

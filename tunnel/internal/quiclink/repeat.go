@@ -35,12 +35,18 @@ const (
 // the typist waits for two or three round trips. The receiver drops the copy by
 // its packet number (RFC 9000 §12.3).
 type repeater struct {
-	*net.UDPConn // the concrete type: quic-go checks for batches and offloads
+	*datagrams
 
 	paths sync.Map // of *path, by netip.AddrPort
 }
 
-func newRepeater(socket *net.UDPConn) *repeater { return &repeater{UDPConn: socket} }
+func newRepeater(socket *net.UDPConn) (*repeater, error) {
+	d, err := newDatagrams(socket)
+	if err != nil {
+		return nil, err
+	}
+	return &repeater{datagrams: d}, nil
+}
 
 // watch repeats packets to conn's peer from now on, while some are lost on any
 // connection that shares quality.
@@ -65,10 +71,10 @@ func (r *repeater) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (int, int, erro
 	if len(b) <= repeatBytes && addr != nil {
 		if p, ok := r.paths.Load(peerOf(addr)); ok && p.(*path).repeats(time.Now()) {
 			b, oob := append([]byte(nil), b...), append([]byte(nil), oob...)
-			time.AfterFunc(repeatAfter, func() { _, _, _ = r.UDPConn.WriteMsgUDP(b, oob, addr) })
+			time.AfterFunc(repeatAfter, func() { _, _, _ = r.datagrams.WriteMsgUDP(b, oob, addr) })
 		}
 	}
-	return r.UDPConn.WriteMsgUDP(b, oob, addr)
+	return r.datagrams.WriteMsgUDP(b, oob, addr)
 }
 
 // A path is one connection's path to its peer.
