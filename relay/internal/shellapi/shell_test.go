@@ -309,19 +309,6 @@ func TestStartsAnew(t *testing.T) {
 	}
 }
 
-// TestSignsIn: which commands sign somebody in.
-func TestSignsIn(t *testing.T) {
-	for command, want := range map[string]bool{
-		"claude setup-token": true, "cursor-agent login": true, "gcloud auth login --no-browser": true, "claude /login": true,
-		`claude "/login"`: true, "codex login --device-auth": true, "cd x&&codex login": true, "(codex login)": true,
-		"": false, "npm run test:login": false, "cat login.txt": false, "./login": false, "claude --login-hint": false, "logins": false,
-	} {
-		if got := signsIn(command); got != want {
-			t.Errorf("%q: %t", command, got)
-		}
-	}
-}
-
 // TestAuthURL: weakness 13. An address comes once per socket, with its hint, also to
 // who comes later; one from before a new log is found again, and not told again.
 func TestAuthURL(t *testing.T) {
