@@ -11,9 +11,13 @@ import (
 const ExtensionScheme = "chrome-extension://"
 
 // PanelCookieName is the cookie that opens the side panel's terminal, and
-// PanelStreamCookieName the one that opens its streams (seed 000).
+// PanelStreamCookieName the one that opens its streams (seed 000). Chromium sends
+// none that is SameSite=Strict with the WebSocket of an extension's page:
+// PanelSocketCookieName has the same value without that, for the socket alone, which
+// a listed extension must open.
 const (
 	PanelCookieName       = "gstack_pty"
+	PanelSocketCookieName = "gstack_pty_socket"
 	PanelStreamCookieName = "gstack_sse"
 )
 
@@ -26,7 +30,7 @@ const (
 )
 
 // panelCookies are the only ones of an extension that count.
-var panelCookies = []string{PanelCookieName, PanelStreamCookieName}
+var panelCookies = []string{PanelCookieName, PanelSocketCookieName, PanelStreamCookieName}
 
 // panelPaths are what a listed extension may use. One that ends with a slash or a
 // hyphen stands for all that it begins.

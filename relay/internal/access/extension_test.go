@@ -79,10 +79,10 @@ func TestCookiesOfExtensions(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/ws", nil)
 	r.Host = "one.example"
 	r.Header.Set("Origin", listed)
-	r.Header.Set("Cookie", "fairlead_app=a; gstack_pty=b; fairlead_pty=c; gstack_sse=d; fairlead_control=e")
+	r.Header.Set("Cookie", "fairlead_app=a; gstack_pty=b; fairlead_pty=c; gstack_sse=d; fairlead_control=e; gstack_pty_socket=f")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
-	if got := w.Header().Get("Seen-Cookie"); got != "gstack_pty=b; gstack_sse=d" {
+	if got := w.Header().Get("Seen-Cookie"); got != "gstack_pty=b; gstack_pty_socket=f; gstack_sse=d" {
 		t.Errorf("%q", got)
 	}
 	if w.Header().Get("Access-Control-Allow-Origin") != listed || w.Header().Get("Access-Control-Allow-Credentials") != "true" {

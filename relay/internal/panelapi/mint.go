@@ -41,10 +41,13 @@ func (a *API) give(w http.ResponseWriter, r *http.Request, by under, pty protoco
 		return
 	}
 	public := a.Origins.Public(r)
-	http.SetCookie(w, &http.Cookie{
+	cookie := http.Cookie{
 		Name: access.PanelCookieName, Value: out.cookie, Path: "/", MaxAge: max(1, int(time.Until(out.cookieEnds)/time.Second)),
 		HttpOnly: true, Secure: strings.HasPrefix(public, "https:"), SameSite: http.SameSiteStrictMode,
-	})
+	}
+	http.SetCookie(w, &cookie)
+	cookie.Name, cookie.Secure, cookie.SameSite = access.PanelSocketCookieName, true, http.SameSiteNoneMode
+	http.SetCookie(w, &cookie)
 	body := map[string]any{
 		"terminalPort": portOf(public), "expiresAt": out.cookieEnds.UnixMilli(), "sessionId": pty,
 		"attachToken": out.token, "ptySessionToken": out.token, "leaseExpiresAt": by.grant.Expires().UnixMilli(),

@@ -37,9 +37,20 @@ func TestTheSeedsPanel(t *testing.T) {
 		c.Domain != "" || c.Secure || c.MaxAge < 290 || c.MaxAge > 1800 {
 		t.Errorf("%+v", c)
 	}
-	said := w.text(w.ask(http.MethodGet, "/claude-available", "", "", "Cookie", "gstack_pty="+m.cookie.Value))
-	if !strings.Contains(said, `"available":true`) || !strings.Contains(said, `"path":"/usr/bin/claude"`) {
-		t.Error(said)
+	// What Chromium sends with the WebSocket of an extension's page.
+	if c := resp.Cookies()[1]; c.Name != "gstack_pty_socket" || c.Value != m.cookie.Value || !c.HttpOnly || c.SameSite != http.SameSiteNoneMode ||
+		c.Path != "/" || c.Domain != "" || !c.Secure || c.MaxAge != m.cookie.MaxAge {
+		t.Errorf("%+v", c)
+	}
+	// Chromium sends no Origin with an extension's GET.
+	for _, origin := range []string{ours, ""} {
+		said := w.text(w.ask(http.MethodGet, "/claude-available", "", "", "Cookie", "gstack_pty="+m.cookie.Value, "Origin", origin))
+		if !strings.Contains(said, `"available":true`) || !strings.Contains(said, `"path":"/usr/bin/claude"`) {
+			t.Error(said)
+		}
+	}
+	if resp := w.ask(http.MethodGet, "/claude-available", "", "", "Cookie", "gstack_pty="+m.cookie.Value, "Origin", another); resp.StatusCode != 401 {
+		t.Errorf("another extension: %d", resp.StatusCode)
 	}
 	p := w.dial(m, false, "")
 	p.send(`{"type":"resize","cols":101,"rows":31}`)
@@ -128,6 +139,7 @@ func TestTokensAreSinglePurpose(t *testing.T) {
 	w := newWorld(t)
 	m, grant := w.mint(nil), w.grant(nil)
 	cookie := "gstack_pty=" + m.cookie.Value
+	open := "gstack_pty_socket=" + m.cookie.Value
 	for name, c := range map[string]struct {
 		header []string
 		want   int
@@ -144,6 +156,9 @@ func TestTokensAreSinglePurpose(t *testing.T) {
 		"an extension that isn't ours": {[]string{"Cookie", cookie, "Origin", foreign}, 403, "forbidden origin"},
 		"another listed extension":     {[]string{"Cookie", cookie, "Origin", another}, 401, "unauthorized"},
 		"a page":                       {[]string{"Cookie", cookie, "Origin", "http://evil.example"}, 403, ""},
+		"a page, as other sites' come": {[]string{"Cookie", open, "Origin", "http://evil.example"}, 403, ""},
+		"the same, ours":               {[]string{"Cookie", open, "Origin", w.origin}, 401, ""},
+		"the same, of another one":     {[]string{"Cookie", open, "Origin", another}, 401, "unauthorized"},
 		"a page of ours":               {[]string{"Cookie", cookie, "Origin", w.origin}, 401, ""},
 		"no origin":                    {[]string{"Cookie", cookie, "Origin", ""}, 401, ""},
 		"no upgrade":                   {[]string{"Cookie", cookie, "Upgrade", ""}, 400, "bad"},
@@ -157,6 +172,7 @@ func TestTokensAreSinglePurpose(t *testing.T) {
 	for name, resp := range map[string]*http.Response{
 		"?token= with a grant":          w.ask(http.MethodGet, "/ws?token="+grant, "", "", "Upgrade", "websocket", "Connection", "Upgrade"),
 		"the cookie at /pty-session":    w.ask(http.MethodPost, "/pty-session", "", "", "Cookie", cookie),
+		"the socket's at /pty-session":  w.ask(http.MethodPost, "/pty-session", "", "", "Cookie", open),
 		"the cookie as a bearer":        w.ask(http.MethodPost, "/pty-session", m.cookie.Value, ""),
 		"the token as a bearer":         w.ask(http.MethodPost, "/pty-session", m.AttachToken, ""),
 		"the cookie at reattach":        w.ask(http.MethodPost, "/pty-session/reattach", "", `{"sessionId":"pty_x"}`, "Cookie", cookie),
@@ -263,4 +279,21 @@ func (w *world) gauge(name string) float64 {
 	}
 	w.t.Fatalf("no %s", name)
 	return 0
+}
+
+// The seed's panel in Chromium: the cookie that is SameSite=Strict doesn't come with
+// its WebSocket, the other one does, and either spends both.
+func TestCookieThatComesWithSockets(t *testing.T) {
+	w := newWorld(t)
+	m := w.mint(nil)
+	strict := m.cookie.Name
+	m.cookie.Name = "gstack_pty_socket"
+	p := w.dial(m, false, "")
+	p.key("\n")
+	p.output("\n")
+	for _, name := range []string{strict, m.cookie.Name} {
+		if code, _ := w.upgrade("Cookie", name+"="+m.cookie.Value); code != 401 {
+			t.Errorf("%s a second time: %d", name, code)
+		}
+	}
 }

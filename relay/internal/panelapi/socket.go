@@ -49,8 +49,10 @@ func (a *API) offered(r *http.Request) (with presented, echo []string) {
 			}
 		}
 	}
-	if c, err := r.Cookie(access.PanelCookieName); err == nil {
-		with.cookie = c.Value
+	for _, name := range []string{access.PanelCookieName, access.PanelSocketCookieName} {
+		if c, err := r.Cookie(name); err == nil && with.cookie == "" {
+			with.cookie = c.Value
+		}
 	}
 	return with, nil
 }
