@@ -165,6 +165,8 @@ func (w *routeWorld) controlPlane(rw http.ResponseWriter, r *http.Request) {
 		w.mu.Unlock()
 		env := w.authority.Command(func(c *jws.Command) { c.Op, c.Target = req.Op, req.Target })
 		json.NewEncoder(rw).Encode(map[string]any{"envelope": env})
+	case "/internal/tabs", "/internal/tabs/list":
+		io.WriteString(rw, `{"tabs":[],"commands":[]}`)
 	case keysPath:
 		if r.Header.Get("X-Test") == "" { // the relay's own
 			rw.Write(w.authority.JWKS)
@@ -245,6 +247,7 @@ var bodies = map[string]string{
 	"POST /sessions/{sid}/egress/revoke":     `{"domain":"a.example"}`,
 	"POST /sessions/{sid}/previews":          `{"port":3000}`,
 	"POST /control/commands":                 `{"type":"control.command","jws":"a.b.c"}`,
+	"PUT /sessions/{sid}/tabs":               `{"browserId":"br_x","extensionId":"x","tabs":[]}`,
 	"POST /control/browsers":                 `{"type":"control.command","jws":"a.b.c"}`,
 	"POST /control/callback":                 `{"type":"control.callback","commandId":"cmd_x","status":"ok"}`,
 	"POST /control/settled":                  `{"type":"control.callback","commandId":"cmd_x","status":"ok"}`,

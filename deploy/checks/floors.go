@@ -82,7 +82,7 @@ var Floors = []struct {
 		"deploy/controlplane", "deploy/controlplane/cmd/...", "deploy/controlplane/internal/boards", "deploy/controlplane/internal/people", "deploy/controlplane/internal/authority", "deploy/controlplane/internal/grants",
 		"deploy/controlplane/internal/contents/...", "deploy/controlplane/internal/integrations",
 		"deploy/controlplane/internal/commands/...", "deploy/controlplane/internal/notices",
-		"deploy/controlplane/internal/fleet",
+		"deploy/controlplane/internal/fleet", "deploy/controlplane/internal/tabs",
 		"deploy/devstack/...", "deploy/e2e/...", "deploy/checks/...", "deploy/grafana/...",
 	}},
 }
@@ -101,6 +101,8 @@ var Sideways = []struct{ From, To, Why string }{
 	{"deploy/controlplane/internal/fleet", "deploy/controlplane/internal/boards", "a sandbox is invited with a dashboard"},
 	{"deploy/program/standin", "deploy/program/pause", "a script's words take their time"},
 	{"deploy/controlplane/internal/integrations", "deploy/controlplane/internal/contents/tools", "the gateway leads to them, too"},
+	{"deploy/controlplane/internal/tabs", "deploy/controlplane/internal/commands", "agents' commands are the sharer's"},
+	{"deploy/controlplane/internal/tabs", "deploy/controlplane/internal/commands/signing", "a command has a target"},
 	{"relay/internal/dispatch", "relay/internal/pagestream", "some commands go to pages"},
 	{"relay/internal/panelapi", "relay/internal/gateway", "its sockets are upgraded there"},
 	{"relay/internal/chatapi", "relay/internal/gateway", "its sockets are upgraded there"},

@@ -33,6 +33,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/relays"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/statedir"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/tabs"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/usage"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -103,6 +104,7 @@ type Server struct {
 	boards       *boards.Boards
 	contents     *contents.Contents
 	integrations *integrations.Integrations
+	tabs         *tabs.Tabs
 	notices      *notices.Notices // what sandboxes tell of approvals and turns
 	fleet        *fleet.Fleet
 
@@ -152,13 +154,18 @@ func (s *Server) open(ctx context.Context, cfg Config) error {
 	})
 	in := cfg.Integrations
 	in.PublicURL = cfg.Login.PublicURL
+	s.tabs = &tabs.Tabs{
+		Store: s.store.Tabs, Sessions: s.store.Sessions, Commands: s.commands, Gate: s.gate, Revoked: s.revoked,
+		Clock: s.clock, Logger: s.logger,
+	}
 	if s.integrations, err = integrations.New(s.closing, in, integrations.Parts{
 		Store: s.store.Integrations, Sessions: s.store.Sessions, People: s.gate, Sandboxes: s.devices,
-		Relays: s.relays, Contents: s.store.Contents, Commands: s.commands,
+		Relays: s.relays, Contents: s.store.Contents, Commands: s.commands, Tabs: s.tabs,
 		Clock: s.clock, Logger: s.logger, Calls: s.metrics.Gateway, Secret: s.requestKey,
 	}); err != nil {
 		return err
 	}
+	s.tabs.Notify = s.integrations
 	s.grants = &grants.Grants{
 		Store: s.store.Grants, Sessions: s.store.Sessions, Boards: s.store.Boards, Keys: s.keys, Spread: s.spread,
 		PerPerson: cmp.Or(cfg.GrantsPerPerson, DefaultGrantsPerPerson),

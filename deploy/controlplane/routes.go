@@ -14,7 +14,7 @@ import (
 func (s *Server) routes() []web.Route {
 	return slices.Concat(
 		s.peopleRoutes(), s.people.Routes(), s.grants.Routes(), s.commands.Routes(), s.boards.Routes(), s.contents.Routes(),
-		s.integrations.Routes(), s.notices.Routes(), s.list.Routes(), s.fleet.Routes(),
+		s.integrations.Routes(), s.notices.Routes(), s.list.Routes(), s.fleet.Routes(), s.tabs.Routes(),
 	)
 }
 

@@ -29,6 +29,8 @@ func (a *API) Register(mux access.Router) {
 	mux.HandleFunc("POST "+callbackPath, a.callback)
 	mux.HandleFunc("POST /control/settled", a.settled)
 	mux.HandleFunc("POST /control/revocations", a.revocations)
+	mux.HandleFunc("PUT /sessions/{sid}/tabs", a.shareTabs)
+	mux.HandleFunc("GET /sessions/{sid}/tabs", a.sharedTabs)
 	forward := a.forward()
 	for _, pattern := range Forwarded {
 		mux.Handle(pattern, forward)

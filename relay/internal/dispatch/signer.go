@@ -70,6 +70,45 @@ func (s *Signer) Report(ctx context.Context, a Answer) error {
 	return s.post(ctx, "/internal/callback", header, a.Body, nil)
 }
 
+// ShareTabs tells the control plane what a page reports of shared tabs, and
+// SharedTabs asks what is shared with a session. Both return the control plane's
+// answer, and fail as Sign does.
+func (s *Signer) ShareTabs(ctx context.Context, req TabsRequest) (json.RawMessage, error) {
+	return s.tabs(ctx, "/internal/tabs", req)
+}
+
+// SharedTabs is described at [Signer.ShareTabs].
+func (s *Signer) SharedTabs(ctx context.Context, grant string, session protocol.SessionID) (json.RawMessage, error) {
+	return s.tabs(ctx, "/internal/tabs/list", struct {
+		Grant   string             `json:"grant"`
+		Session protocol.SessionID `json:"session"`
+	}{grant, session})
+}
+
+// A TabsRequest is the body of POST /internal/tabs.
+type TabsRequest struct {
+	Grant   string             `json:"grant"`
+	Session protocol.SessionID `json:"session"`
+	TabsReport
+}
+
+// A TabsReport says which tabs a browser of a person shares with a session: all
+// of them.
+type TabsReport struct {
+	BrowserID   string          `json:"browserId"`
+	ExtensionID string          `json:"extensionId"`
+	Tabs        json.RawMessage `json:"tabs"`
+}
+
+func (s *Signer) tabs(ctx context.Context, path string, req any) (answer json.RawMessage, err error) {
+	body, err := json.Marshal(req)
+	if err != nil {
+		return nil, protocol.Errorf(protocol.KindInvalid, "the report is not JSON")
+	}
+	err = s.post(ctx, path, http.Header{}, body, &answer)
+	return answer, err
+}
+
 // relayRealm marks an answer that refuses the relay's own credential rather
 // than the user's grant. It must not look like the user's fault.
 const relayRealm = `realm="relay credential"`

@@ -30,6 +30,9 @@ func (s *Set) call(ctx context.Context, caller toolbox.Caller, provider, action 
 		return toolbox.Failure("the gateway's answer is not what it should be")
 	}
 	result := toolbox.Text(or(string(readable(answer.Response)), "{}"))
+	if provider == tabs {
+		return toolbox.Untrusted(result)
+	}
 	if answer.Decision == protocol.GatewayFiltered {
 		note := "the policy of this integration withholds part of the answer"
 		if reason := printable(answer.Reason); reason != "" {

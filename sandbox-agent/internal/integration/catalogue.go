@@ -23,11 +23,15 @@ type definition struct {
 	ReadOnly bool   `json:"readOnly"`
 }
 
+// tabs are the shared tabs of people's own browsers, which the control plane
+// lists as a provider of all terminals of the session.
+const tabs = "tabs"
+
 // always are the providers that need no integration. attachable are those whose
-// accounts a person attaches. Tools are listed in this order.
+// accounts, or tabs, a person attaches. Tools are listed in this order.
 var (
 	always     = []string{"dashboard", "tasks", "memory"}
-	attachable = []string{"gmail", "github", "google_drive", "google_calendar"}
+	attachable = []string{"gmail", "github", "google_drive", "google_calendar", tabs}
 )
 
 // catalogue returns the tools of each provider. If this package's tests pass,

@@ -49,17 +49,8 @@ func (c *Commands) signFor(w *web.Writer, r *http.Request, relay protocol.RelayI
 	if err := signing.CheckKey(req.IdempotencyKey); err != nil {
 		return err
 	}
-	if err := c.Revoked.Refresh(r.Context()); err != nil {
-		return err
-	}
-	grant, err := c.Keys.Keys().Grant(r.Context(), req.Grant)
-	if err == nil && !c.Clock.Now().Before(grant.Expires()) { // by the clock that issued it
-		err = protocol.Errorf(protocol.KindExpired, "the grant has expired")
-	}
+	grant, err := c.Holder(w, r, req.Grant)
 	if err != nil {
-		if protocol.KindOf(err).Status() == http.StatusUnauthorized {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="`+access.RealmGrant+`", error="invalid_token"`)
-		}
 		return err
 	}
 	o, err := c.orderUnder(r.Context(), grant, req)
@@ -80,6 +71,24 @@ func (c *Commands) signFor(w *web.Writer, r *http.Request, relay protocol.RelayI
 		return err
 	}
 	return w.JSON(http.StatusOK, signAnswer{cmd.Envelope})
+}
+
+// Holder verifies a grant that a relay was shown, as it is now.
+func (c *Commands) Holder(w *web.Writer, r *http.Request, token string) (*jws.Grant, error) {
+	if err := c.Revoked.Refresh(r.Context()); err != nil {
+		return nil, err
+	}
+	grant, err := c.Keys.Keys().Grant(r.Context(), token)
+	if err == nil && !c.Clock.Now().Before(grant.Expires()) { // by the clock that issued it
+		err = protocol.Errorf(protocol.KindExpired, "the grant has expired")
+	}
+	if err != nil {
+		if protocol.KindOf(err).Status() == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="`+access.RealmGrant+`", error="invalid_token"`)
+		}
+		return nil, err
+	}
+	return grant, nil
 }
 
 // orderUnder checks what req asks for against the grant and against what the

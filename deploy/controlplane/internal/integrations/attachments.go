@@ -40,6 +40,7 @@ type attachments struct {
 	sandboxes *device.Gate
 	providers providers
 	notifier  *notifier
+	tabs      Tabs
 	logger    *slog.Logger
 }
 
@@ -246,6 +247,13 @@ func (s *attachments) listForSandbox(w *web.Writer, r *http.Request) error {
 		answer.Integrations = append(answer.Integrations, protocol.Integration{
 			Provider: t.Provider, ActivePolicyID: t.PolicyID, AccountEmail: t.AccountName,
 		})
+	}
+	shared, err := s.tabs.Shared(r.Context(), session.ID)
+	if err != nil {
+		return err
+	}
+	if shared {
+		answer.Integrations = append(answer.Integrations, protocol.Integration{Provider: tabsProvider})
 	}
 	return w.Document(http.StatusOK, answer)
 }

@@ -41,7 +41,9 @@ func (g *gateway) execute(w *web.Writer, r *http.Request) error {
 		return err
 	}
 	var answer protocol.GatewayAnswer
-	if slices.Contains(tools.Providers, call.Provider) {
+	if call.Provider == tabsProvider {
+		answer, err = g.executeInTab(r.Context(), call)
+	} else if slices.Contains(tools.Providers, call.Provider) {
 		answer, err = g.executeHere(r.Context(), call)
 	} else {
 		answer, err = g.executeAttached(r.Context(), call)
@@ -97,6 +99,33 @@ func (g *gateway) executeHere(ctx context.Context, call toolCall) (protocol.Gate
 		Provider: call.Provider, Action: call.Action, Args: call.Args,
 	})
 	record.Decision, record.Outcome = protocol.GatewayAllowed, outcomeText(err)
+	g.audit(ctx, record)
+	if err != nil {
+		return protocol.GatewayAnswer{}, err
+	}
+	return protocol.GatewayAnswer{Allowed: true, Decision: protocol.GatewayAllowed, Response: response}, nil
+}
+
+// executeInTab has something done in a tab that is shared with the session.
+func (g *gateway) executeInTab(ctx context.Context, call toolCall) (protocol.GatewayAnswer, error) {
+	record := call.record(g.clock.Now())
+	response, about, err := g.tabs.Run(ctx, call.Session.ID, call.Action, call.Args)
+	record.Decision, record.Reason = protocol.GatewayAllowed, about
+	switch kind := protocol.KindOf(err); {
+	case err == nil:
+	case kind == protocol.KindNotFound:
+		err = codedErrorf(codeNotAttached, protocol.KindForbidden, "%v", err)
+		record.Decision = protocol.GatewayDenied
+	case kind == protocol.KindForbidden:
+		err = codedErrorf(codeDenied, kind, "%v", err)
+		record.Decision = protocol.GatewayDenied
+	case kind == protocol.KindUnknown:
+		err = codedErrorf(codeTimeout, kind, "%v", err)
+	}
+	if err == nil && len(response) > protocol.MaxGatewayAnswer-aroundResponse {
+		err = codedErrorf(codeAPI, protocol.KindUpstream, "the answer is larger than %d bytes: ask for less", protocol.MaxGatewayAnswer-aroundResponse)
+	}
+	record.Outcome = outcomeText(err)
 	g.audit(ctx, record)
 	if err != nil {
 		return protocol.GatewayAnswer{}, err

@@ -41,6 +41,7 @@ type Parts struct {
 	Relays    Relays
 	Contents  *store.Contents // for programs, too
 	Commands  Commands
+	Tabs      Tabs // of people's own browsers, for programs
 	Clock     clock.Clock
 	Logger    *slog.Logger
 	Calls     *prometheus.CounterVec // requests of sandboxes, by decision
@@ -88,11 +89,11 @@ func New(ctx context.Context, cfg Config, on Parts) (*Integrations, error) {
 	}
 	in.attachments = &attachments{
 		store: on.Store, sessions: on.Sessions, people: on.People, sandboxes: on.Sandboxes, providers: in.providers,
-		notifier: in.notifier, logger: on.Logger,
+		notifier: in.notifier, tabs: on.Tabs, logger: on.Logger,
 	}
 	in.gateway = &gateway{
 		store: on.Store, sessions: on.Sessions, people: on.People, sandboxes: on.Sandboxes, contents: on.Contents,
-		providers: in.providers, tokens: in.tokens, clock: on.Clock, logger: on.Logger, calls: on.Calls,
+		providers: in.providers, tokens: in.tokens, tabs: on.Tabs, clock: on.Clock, logger: on.Logger, calls: on.Calls,
 	}
 	return in, nil
 }
@@ -111,6 +112,12 @@ func (in *Integrations) Close() {
 // were removed, or became a viewer.
 func (in *Integrations) DetachAll(ctx context.Context, user protocol.UserID, dashboard string) error {
 	return in.attachments.detachAll(ctx, user, dashboard)
+}
+
+// SessionChanged has a sandbox told that what all terminals of a session may use
+// has changed.
+func (in *Integrations) SessionChanged(sandbox protocol.SandboxID, session protocol.SessionID) {
+	in.notifier.add(terminal{sandbox, session, ""})
 }
 
 // Routes take a user's token, or bring its user back from a provider.

@@ -36,6 +36,7 @@ type gateway struct {
 	contents  *store.Contents
 	providers providers
 	tokens    *tokens
+	tabs      Tabs
 	clock     clock.Clock
 	logger    *slog.Logger
 	calls     *prometheus.CounterVec // by decision

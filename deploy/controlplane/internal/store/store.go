@@ -36,6 +36,7 @@ type Store struct {
 	Integrations *Integrations
 	Fleet        *Fleet
 	Usage        *Usages
+	Tabs         *Tabs
 }
 
 type (
@@ -59,6 +60,8 @@ type (
 	Integrations struct{ db *db.DB }
 	// Fleet is the sandboxes with their keys and certificates, and the relays.
 	Fleet struct{ db *db.DB }
+	// Tabs are those of people's own browsers that are shared with sessions.
+	Tabs struct{ db *db.DB }
 	// Usages count what users did, by dashboard and day.
 	Usages struct{ db *db.DB }
 )
@@ -87,7 +90,7 @@ func Open(ctx context.Context, url string, now func() time.Time) (*Store, error)
 	}
 	return &Store{
 		db: d, People: &People{d}, Boards: &Boards{d}, Contents: &Contents{d}, Sessions: &Sessions{d},
-		Grants: &Grants{d}, Commands: &Commands{d}, Integrations: &Integrations{d}, Fleet: &Fleet{d}, Usage: &Usages{d},
+		Grants: &Grants{d}, Commands: &Commands{d}, Integrations: &Integrations{d}, Fleet: &Fleet{d}, Usage: &Usages{d}, Tabs: &Tabs{d},
 	}, nil
 }
 

@@ -164,7 +164,7 @@ func TestNewerSchema(t *testing.T) {
 			_, err := s.db.Exec(t.Context(), newer)
 			must(t, err)
 			_, err = Open(t.Context(), url, nil)
-			if err == nil || !strings.Contains(err.Error(), ": schema 9999 is of a newer build; this one knows 5") {
+			if err == nil || !strings.Contains(err.Error(), ": schema 9999 is of a newer build; this one knows 6") {
 				t.Errorf("error %v", err)
 			}
 		})
