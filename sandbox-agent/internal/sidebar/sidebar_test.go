@@ -185,6 +185,27 @@ func TestEnds(t *testing.T) {
 	})
 }
 
+// The end of another run ends nothing: neither what the panel shows nor the turn of
+// the message.
+func TestTheEndOfAnotherRun(t *testing.T) {
+	in(t, func(r *rig) {
+		r.sends(1, "one")
+		r.sends(1, "two")
+		end := protocol.ChatEnd{ExitCode: new(0), Success: new(true), Aborted: new(false)}
+		for _, command := range []protocol.CommandID{"", "cmd_2", "cmd_other"} {
+			r.plays("c1", func(k *talk) {
+				k.events <- protocol.ChatEvent{Kind: protocol.ChatComplete, CommandID: command, ChatEnd: end}
+			})
+		}
+		r.shows(1, "user:one | agent_start | user:two")
+		if len(r.talks.made[0].said) != 1 {
+			t.Errorf("%d messages were said", len(r.talks.made[0].said))
+		}
+		r.plays("c1", done)
+		r.shows(1, "user:one | agent_start | user:two | agent_done | agent_start")
+	})
+}
+
 // A tab is hung after 300 s, and then messages wait as before.
 func TestHung(t *testing.T) {
 	in(t, func(r *rig) {

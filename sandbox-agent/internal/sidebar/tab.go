@@ -137,6 +137,9 @@ func (t *tab) take(e protocol.ChatEvent) {
 		t.began(e)
 		return
 	}
+	if e.Kind == protocol.ChatComplete && e.CommandID != t.runs.command {
+		return // of a run that the panel wasn't told of
+	}
 	entries, whole := t.runs.tell(e)
 	if whole { // instead of the pieces, which would push older entries out
 		t.board.entries.Drop(func(e Entry) bool { return e.TabID == t.id && e.Type == typeDelta })
@@ -145,7 +148,7 @@ func (t *tab) take(e protocol.ChatEvent) {
 		entry.Role = roleAgent
 		t.board.add(t.id, entry)
 	}
-	if e.Kind != protocol.ChatComplete || e.CommandID != t.runs.command {
+	if e.Kind != protocol.ChatComplete {
 		return
 	}
 	if t.ours == nil || t.ours.message.command.CommandID == e.CommandID {
