@@ -27,8 +27,8 @@ func (w watchedBrowser) panelTools() []string {
 type panelTalks struct{ *chat.Chats }
 
 // Listen implements [sidebar.Conversations].
-func (p panelTalks) Listen(session protocol.SessionID, id protocol.ConversationID) (sidebar.Listening, protocol.ChatState, error) {
-	l, state, err := p.Chats.Listen(session, id)
+func (p panelTalks) Listen(session protocol.SessionID, id protocol.ConversationID, after uint64) (sidebar.Listening, protocol.ChatState, error) {
+	l, state, err := p.Chats.Listen(session, id, after)
 	if err != nil {
 		return nil, state, err
 	}

@@ -60,7 +60,7 @@ var Floors = []struct {
 		"sandbox-agent/internal/recording", "sandbox-agent/internal/audit", "sandbox-agent/internal/passwd",
 		"sandbox-agent/internal/environment", "sandbox-agent/internal/outbound",
 		"sandbox-agent/internal/integration", "sandbox-agent/internal/authority", "sandbox-agent/internal/uplink",
-		"sandbox-agent/internal/agenttest", "sandbox-agent/internal/chat/rules", "sandbox-agent/internal/sidebar/activity",
+		"sandbox-agent/internal/agenttest", "sandbox-agent/internal/chat/rules", "sandbox-agent/internal/sidebar/activity", "sandbox-agent/internal/sidebar/places",
 		"sandbox-agent/internal/history/lineindex", "sandbox-agent/internal/history/homefs", "sandbox-agent/internal/history/dbread",
 		"deploy/client", "deploy/extension", "deploy/extension/build", "loadtest/internal/eventloop", "loadtest/internal/generator", "loadtest/internal/enrol",
 		"loadtest/internal/source", "loadtest/internal/baseline", "loadtest/internal/stack", "loadtest/internal/children",

@@ -42,9 +42,9 @@ type Listening struct {
 	log   *chatlog.Follower
 }
 
-// Listen hears what happens in a conversation from now on. state is how it stands
-// before that.
-func (c *Chats) Listen(session protocol.SessionID, id protocol.ConversationID) (l *Listening, state protocol.ChatState, err error) {
+// Listen hears what happens in a conversation behind the event after, as far as its
+// log has it. state is how it stands now.
+func (c *Chats) Listen(session protocol.SessionID, id protocol.ConversationID, after uint64) (l *Listening, state protocol.ChatState, err error) {
 	if _, err := c.Get(session, id); err != nil {
 		return nil, state, err
 	}
@@ -54,7 +54,7 @@ func (c *Chats) Listen(session protocol.SessionID, id protocol.ConversationID) (
 	}
 	l = &Listening{owner: o}
 	if !o.do(func() {
-		l.log, _ = o.log.Subscribe(o.log.Position().Last)
+		l.log, _ = o.log.Subscribe(after)
 		state = o.state()
 	}) {
 		c.release(o)
@@ -64,7 +64,7 @@ func (c *Chats) Listen(session protocol.SessionID, id protocol.ConversationID) (
 }
 
 // Next waits for the next event. It fails with io.EOF when the conversation was
-// removed, and with the cause of ctx's end. Events that the log has dropped, or
+// removed, and with the cause of ctx's end where there is none yet. Events that the log has dropped, or
 // that hold what has become a secret, are left out.
 func (l *Listening) Next(ctx context.Context) (e protocol.ChatEvent, err error) {
 	for {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -24,7 +25,7 @@ func hears(t *testing.T, l *Listening) protocol.ChatEvent {
 func TestWithin(t *testing.T) {
 	r := newRig(t)
 	id := r.make()
-	l, state, err := r.Listen(session, id)
+	l, state, err := r.Listen(session, id, math.MaxUint64)
 	check(t, err)
 	if state.Run != protocol.RunIdle {
 		t.Errorf("%+v", state)
@@ -48,8 +49,21 @@ func TestWithin(t *testing.T) {
 	if e := hears(t, l); e.Kind != protocol.ChatText || *e.Content != "there" {
 		t.Errorf("%+v", e)
 	}
-	again, state, err := r.Listen(session, id)
+	again, state, err := r.Listen(session, id, math.MaxUint64)
 	check(t, err)
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if e, err := again.Next(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("%+v, %v", e, err)
+	}
+	again.Close()
+	again, _, err = r.Listen(session, id, 0)
+	check(t, err)
+	for _, want := range []string{"hello", "there"} { // what there is comes before ctx's end
+		if e, err := again.Next(over); err != nil || e.Seq == 0 || *e.Content != want {
+			t.Errorf("%+v, %v", e, err)
+		}
+	}
 	again.Close()
 	if state.Run != protocol.RunRunning || state.CommandID != command.CommandID {
 		t.Errorf("%+v", state)
@@ -69,7 +83,7 @@ func TestWithin(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	l.Close()
-	if _, _, err := r.Listen(session, id); protocol.KindOf(err) != protocol.KindNotFound {
+	if _, _, err := r.Listen(session, id, math.MaxUint64); protocol.KindOf(err) != protocol.KindNotFound {
 		t.Errorf("%v", err)
 	}
 	if err := r.Say(r.command(alice), body, ""); code(err) != string(protocol.ChatSessionNotFound) {

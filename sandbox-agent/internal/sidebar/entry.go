@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/lineup"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/places"
 )
 
 // Who says an entry, and what an agent's says (seed 000).
@@ -56,6 +57,42 @@ type Entry struct {
 	TabID   lineup.Tab `json:"tabId"`
 
 	entryQuestion
+
+	// Its place.
+	at      int64 // Unix milliseconds
+	seq     uint64
+	command protocol.CommandID
+}
+
+// place is where an entry stands.
+func (e Entry) place() places.Place {
+	p := places.Place{Number: e.ID, Tab: int64(e.TabID), Type: e.Type, Time: e.at, Seq: e.seq, Command: e.command, Question: e.RequestID}
+	if e.Role == roleUser {
+		p.Type = roleUser
+	}
+	if e.seq == 0 {
+		p.Text = e.Error
+	}
+	return p
+}
+
+// ownEntry returns an entry that says nothing but what the panel knows by itself.
+func ownEntry(p places.Place) (e Entry, ok bool) {
+	e = Entry{Role: roleAgent, Type: p.Type, Error: p.Text}
+	switch {
+	case p.Type == typeStart, p.Type == typeError && p.Seq == 0:
+		return e, true
+	case p.Type == typeAnswered && p.Seq == 0:
+		e = answered(protocol.ChatEvent{ChatQuestion: protocol.ChatQuestion{RequestID: p.Question}})
+		e.Role = roleAgent
+		return e, true
+	}
+	return e, false
+}
+
+// begins reports whether an event is the message that a run begins with.
+func begins(e protocol.ChatEvent) bool {
+	return e.Kind == protocol.ChatText && e.Role == roleUser && e.CommandID != "" && e.Content != nil
 }
 
 // An entryQuestion is what the entries of a question have.

@@ -21,13 +21,14 @@ type Conversations interface {
 	// MayStop returns why a user may not stop a conversation's run.
 	MayStop(protocol.SessionID, protocol.ConversationID, protocol.UserID) error
 	Stop(protocol.SessionID, protocol.ConversationID, protocol.UserID) error
-	// Listen hears a conversation's events from now on.
-	Listen(protocol.SessionID, protocol.ConversationID) (Listening, protocol.ChatState, error)
+	// Listen hears a conversation's events behind one; math.MaxUint64: from now on.
+	Listen(session protocol.SessionID, id protocol.ConversationID, after uint64) (Listening, protocol.ChatState, error)
 }
 
 // A Listening hears events. Package chat says more.
 type Listening interface {
-	Next(context.Context) (protocol.ChatEvent, error)
+	// Next returns the next one, also when ctx has ended if it is there already.
+	Next(ctx context.Context) (protocol.ChatEvent, error)
 	Close()
 }
 

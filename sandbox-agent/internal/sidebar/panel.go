@@ -2,14 +2,15 @@ package sidebar
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/protocol/taburl"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/lineup"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/places"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/ring"
 )
 
@@ -17,9 +18,6 @@ const (
 	// maxTabs bounds the tabs of a panel. The one that was used least recently and
 	// has nothing to do gives way.
 	maxTabs = 32
-	// maxEntries and maxEntryBytes bound the entries of a panel that are held.
-	maxEntries    = 2000
-	maxEntryBytes = 4 << 20
 	// firstTab is the active tab of a new panel: the one of the session's browser.
 	firstTab = 1
 )
@@ -27,7 +25,8 @@ const (
 // A Panel is the side panel of one session. It owns the queues and the entries.
 type Panel struct {
 	board
-	file string // static
+	file     string // static
+	restored sync.Once
 
 	// Guarded by mu.
 	tabs    []*tab // the one that was used last is last
@@ -36,46 +35,15 @@ type Panel struct {
 	streams int
 }
 
-// openPanel returns a session's panel as it was stored, or a new one.
-func openPanel(o *Options, counts *counts, session protocol.SessionID, file string) *Panel {
-	f, there, err := load(file)
-	if err != nil {
-		o.Log.Error("a side panel can't be read and begins anew", "session", session, "err", err)
-	}
+// newPanel returns a session's panel, which must be restored.
+func newPanel(o *Options, counts *counts, session protocol.SessionID, file string) *Panel {
 	now := time.Now()
 	p := &Panel{file: file, active: firstTab, board: board{
 		o: o, counts: counts, session: session, closing: make(chan struct{}), changed: make(chan struct{}), now: newChapter(now),
-		lineup: &lineup.Lineup[message]{}, entries: ring.New[Entry](firstNumber(f.Next, now), maxEntries, maxEntryBytes),
+		lineup: &lineup.Lineup[message]{}, entries: ring.New[Entry](firstNumber(0, now), maxEntries, maxEntryBytes), places: &places.File{},
 	}}
 	p.keeper = p
-	if there {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.restore(f)
-	}
 	return p
-}
-
-// restore takes up what was stored. The caller holds mu.
-func (p *Panel) restore(f stored) {
-	p.active, p.now, p.past = cmp.Or(f.Active, firstTab), f.Now, f.Past
-	for _, t := range f.Tabs {
-		p.tabs = append(p.tabs, &tab{board: &p.board, id: t.ID, conversation: t.Conversation})
-		p.lost(t)
-	}
-}
-
-// lost tells of what the end of an earlier agent has ended. The caller holds mu.
-func (p *Panel) lost(t storedTab) {
-	if !t.Works && t.Waiting == 0 {
-		return
-	}
-	p.counts.message(messageLost, t.Waiting)
-	text := "The sandbox's agent was restarted."
-	if t.Waiting > 0 {
-		text += fmt.Sprintf(" %d waiting messages were not sent.", t.Waiting)
-	}
-	p.add(t.ID, Entry{Role: roleAgent, Type: typeError, Error: text})
 }
 
 // tabOf returns a tab, nil if there is none. The caller holds mu.
@@ -158,7 +126,7 @@ func (p *Panel) send(m message, shown []BrowserTab) (position int, err error) {
 	if m.body.TabID != 0 && m.body.URL != "" {
 		t.url = m.body.URL
 	}
-	p.add(t.id, Entry{Role: roleUser, Message: m.body.Message})
+	p.add(t.id, Entry{Role: roleUser, Message: m.body.Message, command: m.command.CommandID})
 	if position == 0 {
 		t.begin(m)
 	} else {
@@ -214,10 +182,14 @@ func (p *Panel) halt(user protocol.UserID, id lineup.Tab, why string) (dropped i
 func (p *Panel) clear(id lineup.Tab) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
 	p.entries.Drop(func(e Entry) bool { return id == 0 || e.TabID == id })
 	if id == 0 {
 		p.now.ChatLines = 0
 	}
+	p.place()
 	p.tell()
 	p.save()
 }
@@ -250,6 +222,7 @@ func (p *Panel) renew(user protocol.UserID) (chapter, error) {
 	p.past = p.past[:min(len(p.past), maxPast)]
 	p.tabs, p.lineup, p.now = nil, &lineup.Lineup[message]{}, newChapter(time.Now())
 	p.entries.Drop(func(Entry) bool { return true })
+	p.place()
 	p.tell()
 	p.save()
 	return p.now, nil
@@ -325,7 +298,7 @@ func (p *Panel) save() {
 	f := stored{Next: p.entries.Next(), Active: p.active, Now: p.now, Past: p.past}
 	for _, t := range p.tabs {
 		s := p.lineup.Status(t.id, time.Now())
-		f.Tabs = append(f.Tabs, storedTab{t.id, t.conversation, s.State != lineup.Idle, len(s.Waiting)})
+		f.Tabs = append(f.Tabs, storedTab{t.id, t.conversation, s.State != lineup.Idle, len(s.Waiting), t.told})
 	}
 	if err := write(p.file, f); err != nil {
 		p.o.Log.Warn("a side panel is not stored", "session", p.session, "err", err)
@@ -341,6 +314,7 @@ func (p *Panel) close() {
 	for _, t := range p.tabs {
 		t.leave()
 	}
+	p.places.Close()
 	p.tell()
 	p.mu.Unlock()
 	p.wait.Wait()

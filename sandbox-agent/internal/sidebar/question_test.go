@@ -12,9 +12,9 @@ import (
 // asks has a conversation ask whether a tool may be used.
 func asks(id, tool, input string) func(*talk) {
 	return func(k *talk) {
-		k.events <- protocol.ChatEvent{Kind: protocol.ChatPermissionRequest, ToolName: tool, ChatQuestion: protocol.ChatQuestion{
+		k.emit(protocol.ChatEvent{Kind: protocol.ChatPermissionRequest, ToolName: tool, ChatQuestion: protocol.ChatQuestion{
 			RequestID: id, Revision: 1, Input: []byte(input), ExpiresAt: "2026-01-01T00:00:55.000Z",
-		}}
+		}})
 	}
 }
 
@@ -25,7 +25,7 @@ func ends(q protocol.ChatQuestion, by protocol.UserID) func(*talk) {
 		if by != "" {
 			e.From = &protocol.ChatFrom{UserID: by, GrantID: "gr_1"}
 		}
-		k.events <- e
+		k.emit(e)
 	}
 }
 

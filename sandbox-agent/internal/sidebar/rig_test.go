@@ -47,10 +47,12 @@ type talks struct {
 // A talk is one of them.
 type talk struct {
 	id      protocol.ConversationID
-	events  chan protocol.ChatEvent // what is heard; closed: it was removed
+	log     []protocol.ChatEvent
+	ears    []*ear
 	said    []*op.ChatSend
 	context string
 	running protocol.CommandID // "": nothing
+	removed bool
 	elsewhere
 }
 
@@ -64,7 +66,7 @@ func (c *talks) Create(info chat.ConversationInfo) (chat.ConversationInfo, error
 		return info, c.refuse
 	}
 	info.ID = protocol.ConversationID(fmt.Sprintf("c%d", len(c.made)+1))
-	c.made = append(c.made, &talk{id: info.ID, events: make(chan protocol.ChatEvent, 100)})
+	c.made = append(c.made, &talk{id: info.ID})
 	return info, nil
 }
 
@@ -97,7 +99,7 @@ func (c *talks) Say(command *jws.Command, body *op.ChatSend, context string) err
 // begin begins a run. The caller holds the talks' mu.
 func (k *talk) begin(command protocol.CommandID, text string) {
 	k.running = command
-	k.events <- protocol.ChatEvent{Kind: protocol.ChatText, Role: "user", Content: &text, CommandID: command}
+	k.emit(protocol.ChatEvent{Kind: protocol.ChatText, Role: "user", Content: &text, CommandID: command})
 }
 
 func (c *talks) MayStop(_ protocol.SessionID, id protocol.ConversationID, user protocol.UserID) error {
@@ -123,39 +125,75 @@ func (c *talks) Stop(_ protocol.SessionID, id protocol.ConversationID, _ protoco
 
 // complete ends the run. The caller holds the talks' mu.
 func (k *talk) complete(code int, aborted bool) {
-	k.events <- protocol.ChatEvent{Kind: protocol.ChatComplete, CommandID: k.running, ChatEnd: protocol.ChatEnd{
+	k.emit(protocol.ChatEvent{Kind: protocol.ChatComplete, CommandID: k.running, ChatEnd: protocol.ChatEnd{
 		ExitCode: &code, Success: new(code == 0), Aborted: &aborted,
-	}}
+	}})
 	k.running = ""
 }
 
-func (c *talks) Listen(_ protocol.SessionID, id protocol.ConversationID) (Listening, protocol.ChatState, error) {
+func (c *talks) Listen(_ protocol.SessionID, id protocol.ConversationID, after uint64) (Listening, protocol.ChatState, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.find(id)
-	if k == nil {
+	if k == nil || k.removed {
 		return nil, protocol.ChatState{}, chatsocket.NewFault(protocol.ChatSessionNotFound, string(id)).Error()
 	}
 	state := protocol.ChatState{Run: protocol.RunIdle}
 	if k.running != "" {
 		state = protocol.ChatState{Run: protocol.RunRunning, CommandID: k.running}
 	}
-	return k, state, nil
+	e := &ear{events: make(chan protocol.ChatEvent, len(k.log)+1000)}
+	for _, event := range k.log {
+		if event.Seq > after {
+			e.events <- event
+		}
+	}
+	k.ears = append(k.ears, e)
+	return e, state, nil
 }
 
-func (k *talk) Next(ctx context.Context) (protocol.ChatEvent, error) {
-	select {
-	case e, there := <-k.events:
-		if !there {
-			return e, io.EOF
-		}
-		return e, nil
-	case <-ctx.Done():
-		return protocol.ChatEvent{}, ctx.Err()
+// firstSeq is the number of a conversation's first event.
+const firstSeq = 1_000_000
+
+// emit has an event happen. The caller holds the talks' mu.
+func (k *talk) emit(e protocol.ChatEvent) {
+	e.Seq = firstSeq + uint64(len(k.log))
+	k.log = append(k.log, e)
+	for _, ear := range k.ears {
+		ear.events <- e
 	}
 }
 
-func (k *talk) Close() {}
+// remove removes the conversation. The caller holds the talks' mu.
+func (k *talk) remove() {
+	k.removed = true
+	for _, ear := range k.ears {
+		close(ear.events)
+	}
+	k.ears = nil
+}
+
+// An ear hears a conversation.
+type ear struct{ events chan protocol.ChatEvent }
+
+func (l *ear) Next(ctx context.Context) (e protocol.ChatEvent, err error) {
+	there := true
+	select {
+	case e, there = <-l.events:
+	default:
+		select {
+		case e, there = <-l.events:
+		case <-ctx.Done():
+			return e, ctx.Err()
+		}
+	}
+	if !there {
+		err = io.EOF
+	}
+	return e, err
+}
+
+func (l *ear) Close() {}
 
 // A rig is a panel with conversations that a test plays.
 type rig struct {
@@ -263,7 +301,7 @@ func (r *rig) plays(id protocol.ConversationID, play func(*talk)) {
 }
 
 func says(kind protocol.ChatKind, text string) func(*talk) {
-	return func(k *talk) { k.events <- protocol.ChatEvent{Kind: kind, Role: "assistant", Content: &text} }
+	return func(k *talk) { k.emit(protocol.ChatEvent{Kind: kind, Role: "assistant", Content: &text}) }
 }
 
 func done(k *talk) { k.complete(0, false) }

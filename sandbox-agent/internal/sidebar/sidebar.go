@@ -5,7 +5,8 @@
 // in a tab's conversation it hears from that conversation, whoever has said it, so
 // the panel and every other client of the conversation see the same. The numbers
 // of entries never fall: not when they are forgotten, and not when the agent is
-// restarted, when queues are lost and people are told so.
+// restarted. Then entries come back from the conversations' logs as they were, and
+// queues are lost, which people are told.
 package sidebar
 
 import (
@@ -66,6 +67,15 @@ var _ interface {
 
 // panel returns a session's panel, made if it is missing.
 func (s *Sidebars) panel(session protocol.SessionID) (*Panel, error) {
+	p, err := s.made(session)
+	if err == nil {
+		p.restored.Do(p.restore)
+	}
+	return p, err
+}
+
+// made is panel, before it is restored.
+func (s *Sidebars) made(session protocol.SessionID) (*Panel, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch p := s.panels[session]; {
@@ -76,14 +86,14 @@ func (s *Sidebars) panel(session protocol.SessionID) (*Panel, error) {
 	case len(s.panels) >= maxPanels:
 		return nil, protocol.Errorf(protocol.KindTooMany, "over %d sessions have a side panel", maxPanels)
 	}
-	p := openPanel(&s.o, s.counts, session, s.file(session))
+	p := newPanel(&s.o, s.counts, session, s.file(session))
 	s.panels[session] = p
 	return p, nil
 }
 
 // file is where a session's panel is stored.
 func (s *Sidebars) file(session protocol.SessionID) string {
-	return filepath.Join(s.o.Dir, string(session)+".json")
+	return filepath.Join(s.o.Dir, string(session)+fileEnd)
 }
 
 // SessionEnded implements [feature.SessionEnder].
@@ -96,8 +106,10 @@ func (s *Sidebars) SessionEnded(session protocol.SessionID) error {
 		p.close()
 	}
 	s.o.Activity.SessionEnded(session)
-	if err := os.Remove(s.file(session)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return protocol.Fault(protocol.KindUnavailable, err)
+	for _, path := range []string{s.file(session), placesOf(s.file(session))} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return protocol.Fault(protocol.KindUnavailable, err)
+		}
 	}
 	return nil
 }

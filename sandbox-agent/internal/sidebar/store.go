@@ -16,6 +16,8 @@ import (
 )
 
 const (
+	// fileEnd ends the names of panels' files.
+	fileEnd = ".json"
 	// fileFormat is of the files that this version writes.
 	fileFormat = 1
 	// ahead is by how much numbers begin beyond the one that was stored: entries
@@ -42,6 +44,7 @@ type storedTab struct {
 	Conversation protocol.ConversationID `json:"conversation"`
 	Works        bool                    `json:"works,omitempty"`   // something runs
 	Waiting      int                     `json:"waiting,omitempty"` // messages do
+	Told         uint64                  `json:"told,omitempty"`    // the event that the panel was told of last
 }
 
 // A chapter is what the panel calls a session: what was said between two

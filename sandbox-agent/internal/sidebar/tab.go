@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -17,6 +18,8 @@ import (
 const (
 	// provider is whose agents answer.
 	provider = "claude"
+	// fromNow is behind all events.
+	fromNow = math.MaxUint64
 	// busyAgain is how long a message waits while somebody else's run is under way
 	// in its conversation, before it is tried again.
 	busyAgain = time.Second
@@ -35,6 +38,8 @@ type tab struct {
 	runs         telling                 // of the run that the panel is told of
 	ours         *beginning              // the message that the tab's turn is for; nil: somebody else's run is
 	gone         bool                    // the panel has no such tab any more
+	told         uint64                  // the latest event that the panel was told of
+	shown        protocol.CommandID      // of a message that has an entry, though it is nobody's turn
 }
 
 // A beginning is a message whose run is about to begin, or has begun.
@@ -60,7 +65,7 @@ func (t *tab) open() error {
 		}
 		t.conversation = info.ID
 	}
-	listening, state, err := c.Listen(t.board.session, t.conversation)
+	listening, state, err := c.Listen(t.board.session, t.conversation, fromNow)
 	if protocol.KindOf(err) == protocol.KindNotFound && err != nil { // somebody has removed it
 		t.conversation = ""
 		return t.open()
@@ -69,20 +74,25 @@ func (t *tab) open() error {
 		return err
 	}
 	if state.Run != protocol.RunIdle {
-		t.foreign(state.CommandID)
+		t.foreign(state.CommandID, 0)
 	}
-	heard := make(chan struct{})
-	t.heard = heard
-	t.board.wait.Go(func() { t.hear(until(heard), listening) })
+	t.hears(listening)
 	return nil
 }
 
-// foreign notes that somebody else's run is under way. The caller holds
-// board.mu.
-func (t *tab) foreign(command protocol.CommandID) {
+// hears has the tab hear its conversation. The caller holds board.mu.
+func (t *tab) hears(listening Listening) {
+	heard := make(chan struct{})
+	t.heard = heard
+	t.board.wait.Go(func() { t.hear(until(heard), listening) })
+}
+
+// foreign notes that somebody else's run is under way, which an event has begun; 0:
+// one that nobody was told of. The caller holds board.mu.
+func (t *tab) foreign(command protocol.CommandID, event uint64) {
 	t.board.lineup.Taken(t.id, time.Now())
 	t.runs = telling{command: command}
-	t.board.add(t.id, Entry{Role: roleAgent, Type: typeStart})
+	t.board.add(t.id, Entry{Role: roleAgent, Type: typeStart, seq: event, command: command})
 }
 
 // leave ends that the tab's conversation is heard. The caller holds board.mu.
@@ -133,7 +143,8 @@ func (t *tab) lose(err error) {
 
 // take tells the panel of an event. The caller holds board.mu.
 func (t *tab) take(e protocol.ChatEvent) {
-	if e.Kind == protocol.ChatText && e.Role == roleUser && e.CommandID != "" {
+	t.told = e.Seq
+	if begins(e) {
 		t.began(e)
 		return
 	}
@@ -145,7 +156,7 @@ func (t *tab) take(e protocol.ChatEvent) {
 		t.board.entries.Drop(func(e Entry) bool { return e.TabID == t.id && e.Type == typeDelta })
 	}
 	for _, entry := range entries {
-		entry.Role = roleAgent
+		entry.Role, entry.seq = roleAgent, e.Seq
 		t.board.add(t.id, entry)
 	}
 	if e.Kind != protocol.ChatComplete {
@@ -162,14 +173,14 @@ func (t *tab) began(e protocol.ChatEvent) {
 		stopped := t.runs.ended && t.runs.command == e.CommandID
 		t.runs = telling{command: e.CommandID, ended: stopped}
 		if !stopped {
-			t.board.add(t.id, Entry{Role: roleAgent, Type: typeStart})
+			t.board.add(t.id, Entry{Role: roleAgent, Type: typeStart, seq: e.Seq, command: e.CommandID})
 		}
 		return
 	}
-	if e.Content != nil {
-		t.board.add(t.id, Entry{Role: roleUser, Message: cut(*e.Content, maxText)})
+	if e.CommandID != t.shown {
+		t.board.add(t.id, Entry{Role: roleUser, Message: cut(*e.Content, maxText), seq: e.Seq, command: e.CommandID})
 	}
-	t.foreign(e.CommandID)
+	t.foreign(e.CommandID, e.Seq)
 }
 
 // end tells the panel that the run is over, unless it was told. The caller holds

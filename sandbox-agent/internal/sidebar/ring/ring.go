@@ -55,6 +55,15 @@ func (r *Ring[T]) Add(size int, make func(number uint64) T) T {
 	return v
 }
 
+// Put adds a value of so many bytes that had its number before: one that is above
+// all others. What comes next has a higher one.
+func (r *Ring[T]) Put(number uint64, size int, v T) {
+	next := r.next
+	r.next = number
+	r.Add(size, func(uint64) T { return v })
+	r.next = max(next, r.next)
+}
+
 // From returns the values from a number on, the oldest first.
 func (r *Ring[T]) From(number uint64) []T {
 	at, _ := slices.BinarySearchFunc(r.held, number, func(i item[T], n uint64) int {

@@ -1,6 +1,7 @@
 package ring
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -66,4 +67,16 @@ func sum(all []value) (n int) {
 		n += v.size
 	}
 	return n
+}
+
+// Values that had numbers before keep them, and later ones come behind.
+func TestPut(t *testing.T) {
+	r := New[string](100, 3, 1<<10)
+	for _, n := range []uint64{3, 4, 9, 20} {
+		r.Put(n, 1, fmt.Sprint(n))
+	}
+	r.Add(1, func(n uint64) string { return fmt.Sprint(n) })
+	if got := fmt.Sprint(r.From(4)); got != "[9 20 100]" || r.First() != 9 || r.Next() != 101 {
+		t.Errorf("%s from %d to %d", got, r.First(), r.Next())
+	}
 }
