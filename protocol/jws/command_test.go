@@ -113,6 +113,8 @@ func TestCommandMembers(t *testing.T) {
 		{"bad grant id", "grantId", "gr 1", invalid},
 		{"bad user id", "userId", "-usr", invalid},
 		{"unknown member", "later", object{"a": 1}, invalid},
+		{"member without a name", "", 1, invalid},
+		{"member without a name in target", "target", object{"": 1}, invalid},
 		{"unknown member of target", "target", object{"later": 1}, invalid},
 		{"unknown member of reply", "reply", object{"url": "https://x.test", "callbackToken": "ct", "later": 1}, invalid},
 	} {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -52,11 +53,12 @@ func (v vocabulary) check(members map[string]json.RawMessage) error {
 	return nil
 }
 
-// foreign returns an unknown member, "" if there is none.
+// foreign returns an unknown member, quoted as one may have no name at all; "" if
+// there is none.
 func (v vocabulary) foreign(members map[string]json.RawMessage) string {
 	for name := range members {
-		if v[protocol.FoldName(name)] != name {
-			return name
+		if ours, known := v[protocol.FoldName(name)]; !known || ours != name {
+			return strconv.Quote(name)
 		}
 	}
 	return ""
