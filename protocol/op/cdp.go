@@ -66,6 +66,23 @@ func CheckBrowserURL(address string) error {
 // AllowedCDPMethods returns the methods that [CheckCDP] allows, unordered.
 func AllowedCDPMethods() []string { return slices.Collect(maps.Keys(allowedCDP)) }
 
+// A CDPMethod is a method that [CheckCDP] allows, for readers that aren't in Go.
+type CDPMethod struct {
+	Name    string
+	Members []string
+	URL     string // the member that is a URL to open; "": none
+}
+
+// CDPMethods returns the methods that [CheckCDP] allows, by name.
+func CDPMethods() []CDPMethod {
+	var list []CDPMethod
+	for _, name := range slices.Sorted(maps.Keys(allowedCDP)) {
+		a := allowedCDP[name]
+		list = append(list, CDPMethod{Name: name, Members: strings.Fields(a.members), URL: a.url})
+	}
+	return list
+}
+
 // An allowance lists the members with which a DevTools method may be called.
 type allowance struct {
 	members string // separated by spaces
