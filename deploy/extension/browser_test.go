@@ -46,6 +46,21 @@ func missing(t testing.TB, what string) {
 // permission that Chrome would ask a person for is given beforehand where granted.
 func start(t testing.TB, relay *fakeRelay, granted bool) context.Context {
 	t.Helper()
+	e, err := extension.Make(extension.Options{Origins: []string{relay.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if granted {
+		e.Files["manifest.json"] = grant(t, e.Files["manifest.json"])
+	}
+	browser, _ := launch(t, e, t.TempDir())
+	return browser
+}
+
+// launch starts a Chromium that has loaded an extension, with a profile. It ends with
+// the test, or by what it returns.
+func launch(t testing.TB, e *extension.Extension, profile string) (context.Context, context.CancelFunc) {
+	t.Helper()
 	chromium := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil && chromium == "" {
@@ -56,30 +71,23 @@ func start(t testing.TB, relay *fakeRelay, granted bool) context.Context {
 		missing(t, "Chromium is missing: apt-get install chromium")
 	}
 	dir := filepath.Join(t.TempDir(), "extension")
-	e, err := extension.Make(extension.Options{Origins: []string{relay.URL}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if granted {
-		e.Files["manifest.json"] = grant(t, e.Files["manifest.json"])
-	}
 	if err := e.WriteTo(dir); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := chromedp.NewExecAllocator(patience(t), append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(chromium), chromedp.UserDataDir(t.TempDir()), chromedp.Flag("headless", "new"),
+	ctx, stopAll := chromedp.NewExecAllocator(patience(t), append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(chromium), chromedp.UserDataDir(profile), chromedp.Flag("headless", "new"),
 		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WSURLReadTimeout(time.Minute),
 		chromedp.Flag("disable-extensions", false), chromedp.Flag("load-extension", dir),
 		chromedp.Flag("disable-features", "DisableLoadExtensionCommandLineSwitch,Translate"),
 		chromedp.Flag("disable-component-update", true),
 	)...)
-	t.Cleanup(stop)
-	ctx, stop = chromedp.NewContext(ctx)
+	t.Cleanup(stopAll)
+	ctx, stop := chromedp.NewContext(ctx)
 	t.Cleanup(stop)
 	if err := chromedp.Do(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return ctx
+	return ctx, stop
 }
 
 // grant makes optional permissions ones that are given already: a headless browser

@@ -1,5 +1,5 @@
 // Package extension writes our browser extension, made of parts: the side panel
-// today, a person's tabs as targets and sealed sync when they are built.
+// and a person's tabs as targets today, sealed sync when it is built.
 //
 // Its scripts and pages are written in TypeScript under web/, bundled into dist/
 // by the program in build/, and embedded here. What depends on where it is used,
@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -29,14 +28,6 @@ var dist embed.FS
 // base64 of its DER. Nobody has the other half: who publishes the extension in a
 // store does so under a key, and so an id, of their own.
 const DefaultKey = "MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAyz8m/9lXttU+NrCnFEiU6GPxziUFxWsUN12Al0OO34/VgkXxAGciUKG1G/e98eUc9eBFA0C8ck5+bWRYl1Wdncyy1vdSUTyGO4m8wVcMhIaTf4ov6WNmvD9Jxyr1LQftqDuDhvxBA2bH3ciJkFK5I+jZprkoUntzE522CwB/3q2DeSSQgesDJLJUlYD6Sbv7UUJJzMAJYEbMHwX0ZFeEmGIyNhP4To8OlMG6kfN825r5Wh0mZPiPIXtPtt8MEZ2otR/eMgd+fgLb2GAod5pUZvQ0WEnPsR7jxJs2hbQNiXVwbwXb5OFjUzS3+oNOQDmtl6kjReGS/9QRXakBssBwawIDAQAB"
-
-// Options say what an extension is made of, and for whom.
-type Options struct {
-	Parts   []string // some of [Parts]; none: all that are built
-	Origins []string // the relays, as "https://host[:port]", the first one to begin with
-	Key     string   // like [DefaultKey], which empty means
-	Version string   // of the manifest; empty: 1.0.0
-}
 
 // An Extension is what Chrome loads: files by their slash-separated paths.
 type Extension struct {
@@ -55,7 +46,10 @@ func Make(opts Options) (*Extension, error) {
 	if err != nil {
 		return nil, err
 	}
-	origins, err := checkOrigins(opts.Origins)
+	if opts.Origins, err = checkOrigins(opts.Origins); err != nil {
+		return nil, err
+	}
+	config, err := configuration(opts, slices.ContainsFunc(chosen, func(p part) bool { return p.pages }))
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +65,8 @@ func Make(opts Options) (*Extension, error) {
 	}
 	e.Files["worker-all.js"] = workers(chosen)
 	for name, value := range map[string]any{
-		"manifest.json": manifest(chosen, origins, base64.StdEncoding.EncodeToString(key), opts.Version),
-		"config.json":   map[string]any{"origins": origins},
+		"manifest.json": manifest(chosen, opts, base64.StdEncoding.EncodeToString(key)),
+		"config.json":   config,
 	} {
 		data, err := json.MarshalIndent(value, "", "  ")
 		if err != nil {
@@ -146,26 +140,4 @@ func idOf(key []byte) string {
 		id.WriteByte('a' + b&15)
 	}
 	return id.String()
-}
-
-// checkOrigins returns the origins without repetitions. They become part of a
-// policy and of patterns, so nothing else may stand in them.
-func checkOrigins(list []string) ([]string, error) {
-	var origins []string
-	for _, origin := range list {
-		u, err := url.Parse(origin)
-		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || u.Scheme+"://"+u.Host != origin || strings.ContainsAny(u.Host, "*;, '\"") {
-			return nil, protocol.Errorf(protocol.KindInvalid, "%q is not an origin such as https://relay.example", origin)
-		}
-		if strings.HasPrefix(u.Host, "[") {
-			return nil, protocol.Errorf(protocol.KindInvalid, "%q: a Content-Security-Policy can't name an IPv6 address, so give it a name", origin)
-		}
-		if !slices.Contains(origins, origin) {
-			origins = append(origins, origin)
-		}
-	}
-	if len(origins) == 0 {
-		return nil, protocol.Errorf(protocol.KindInvalid, "an extension needs the origin of a relay")
-	}
-	return origins, nil
 }

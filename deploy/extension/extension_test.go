@@ -42,6 +42,12 @@ func manifestOf(t testing.TB, e *extension.Extension) (m struct {
 		Matches []string `json:"matches"`
 		JS      []string `json:"js"`
 	} `json:"content_scripts"`
+	Connectable struct {
+		Matches []string `json:"matches"`
+	} `json:"externally_connectable"`
+	Action struct {
+		Popup string `json:"default_popup"`
+	} `json:"action"`
 	Policy struct {
 		Pages string `json:"extension_pages"`
 	} `json:"content_security_policy"`
@@ -105,6 +111,48 @@ func TestID(t *testing.T) {
 	}
 }
 
+// pagesFor are the options of the part pages alone.
+func pagesFor(origin, jwks string) extension.Options {
+	return extension.Options{Parts: []string{"pages"}, Origins: []string{origin}, JWKS: jwks}
+}
+
+// The part pages is in no extension that didn't ask for it; what it adds is what it
+// needs, at its relays and the control plane.
+func TestPagesManifest(t *testing.T) {
+	t.Parallel()
+	if e := make1(t, extension.Options{Origins: []string{"https://a.example"}}); slices.Contains(e.Parts, "pages") || bytes.Contains(e.Files["manifest.json"], []byte("debugger")) {
+		t.Errorf("whoever names no part gets %v", e.Parts)
+	}
+	e := make1(t, extension.Options{Parts: []string{"panel", "pages"}, Origins: []string{"https://a.example", "http://127.0.0.1:8080"}, JWKS: "https://control.example/.well-known/jwks.json"})
+	m := manifestOf(t, e)
+	if want := []string{"alarms", "debugger", "sidePanel", "storage", "tabs"}; !slices.Equal(m.Permissions, want) || m.Optional != nil {
+		t.Errorf("permissions are %v and %v, want %v", m.Permissions, m.Optional, want)
+	}
+	relays := []string{"https://a.example/*", "http://127.0.0.1:8080/*"}
+	if !slices.Equal(m.Connectable.Matches, relays) || len(m.Scripts) != 1 || !slices.Equal(m.Scripts[0].Matches, relays) {
+		t.Errorf("pages of %v may speak to it, with scripts in %v, want %v", m.Connectable.Matches, m.Scripts, relays)
+	}
+	if want := append(relays, "https://control.example/*"); !slices.Equal(m.Hosts, want) {
+		t.Errorf("hosts are %v, want %v", m.Hosts, want)
+	}
+	if m.Action.Popup != "pages.html" || e.Files["pages.html"] == nil || !strings.Contains(string(e.Files[m.Worker.File]), "./pages-worker.js") {
+		t.Errorf("the popup is %q, the worker\n%s", m.Action.Popup, e.Files[m.Worker.File])
+	}
+	var config struct {
+		Origins []string
+		JWKS    string
+		Tabs    string
+		Keys    any
+		Except  []string
+	}
+	if err := json.Unmarshal(e.Files["config.json"], &config); err != nil {
+		t.Fatal(err)
+	}
+	if config.JWKS != "https://control.example/.well-known/jwks.json" || config.Tabs != "shared" || config.Keys != nil || len(config.Origins) != 2 || config.Except == nil {
+		t.Errorf("config.json is %s", e.Files["config.json"])
+	}
+}
+
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -112,7 +160,14 @@ func TestRefused(t *testing.T) {
 		kind protocol.Kind
 		text string
 	}{
-		"pages":              {extension.Options{Parts: []string{"pages"}, Origins: []string{"http://a"}}, protocol.KindUnsupported, "pages isn't built yet"},
+		"pages without keys": {extension.Options{Parts: []string{"pages"}, Origins: []string{"http://a"}}, protocol.KindInvalid, "needs the control plane's keys"},
+		"keys of a relay":    {pagesFor("http://a", "http://a/.well-known/jwks.json"), protocol.KindInvalid, "the relay's word"},
+		"keys with a user":   {pagesFor("http://a", "http://u@b/.well-known/jwks.json"), protocol.KindInvalid, "not the address"},
+		"keys of a file":     {pagesFor("http://a", "file:///etc/passwd"), protocol.KindInvalid, "not an origin"},
+		"other tabs":         {extension.Options{Parts: []string{"pages"}, Origins: []string{"http://a"}, JWKS: "http://b/k", Tabs: "some"}, protocol.KindInvalid, "shared or all"},
+		"keys that are none": {extension.Options{Parts: []string{"pages"}, Origins: []string{"http://a"}, Keys: []byte(`{"keys":[]}`)}, protocol.KindInvalid, "no usable key"},
+		"keys of two kinds":  {extension.Options{Parts: []string{"pages"}, Origins: []string{"http://a"}, JWKS: "http://b/k", Keys: []byte(`{}`)}, protocol.KindInvalid, "not both"},
+		"a wild exception":   {extension.Options{Parts: []string{"pages"}, Origins: []string{"http://a"}, JWKS: "http://b/k", Except: []string{"https://*.b"}}, protocol.KindInvalid, "not an origin"},
 		"one of them":        {extension.Options{Parts: []string{"panel", "sync"}, Origins: []string{"http://a"}}, protocol.KindUnsupported, "sync isn't built yet"},
 		"another part":       {extension.Options{Parts: []string{"panels"}, Origins: []string{"http://a"}}, protocol.KindInvalid, "panel, pages, sync"},
 		"no origin":          {extension.Options{}, protocol.KindInvalid, "origin of a relay"},

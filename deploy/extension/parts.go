@@ -13,6 +13,8 @@ import (
 type part struct {
 	name  string
 	built bool
+	named bool   // only in an extension that asks for it by name
+	does  string // for the manifest's description
 
 	// What it adds to the manifest.
 	permissions []string
@@ -20,19 +22,30 @@ type part struct {
 	panel       string   // page of the side panel
 	content     []string // scripts in the relays' pages
 	worker      string   // module of the service worker
+	popup       string   // page that the button opens
+	pages       bool     // pages of the relays may speak to it, which it checks by keys
 }
 
 // all are the parts, in the order in which a manifest names what they need.
 var all = []part{
 	{
 		name: "panel", built: true,
+		does:        "Claude Code in a sandbox, beside the page: a terminal and a chat.",
 		permissions: []string{"sidePanel", "storage"},
 		optional:    []string{"tabs"}, // addresses of the person's tabs
 		panel:       "panel.html",
 		content:     []string{"content.js"},
 		worker:      "worker.js",
 	},
-	{name: "pages"},
+	{
+		// It can drive the person's tabs, so nobody gets it who didn't ask for it.
+		name: "pages", built: true, named: true,
+		does:        "Runs what a session of yours has signed in tabs that you share with it.",
+		permissions: []string{"alarms", "debugger", "storage", "tabs"},
+		worker:      "pages-worker.js",
+		popup:       "pages.html",
+		pages:       true,
+	},
 	{name: "sync"},
 }
 
@@ -56,11 +69,22 @@ func BuiltParts() []string {
 	return names
 }
 
-// choose returns the parts with these names, each once, in their order; all that
-// are built where none is named.
+// defaultParts returns the names of those that an extension has when none is named.
+func defaultParts() []string {
+	var names []string
+	for _, p := range all {
+		if p.built && !p.named {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}
+
+// choose returns the parts with these names, each once, in their order; without a
+// name those that need not be named.
 func choose(names []string) ([]part, error) {
 	if len(names) == 0 {
-		names = BuiltParts()
+		names = defaultParts()
 	}
 	for _, name := range names {
 		i := slices.IndexFunc(all, func(p part) bool { return p.name == name })
@@ -82,36 +106,45 @@ const minimumChrome = "120"
 
 // manifest returns the manifest of an extension with these parts. What a part
 // doesn't need isn't in it.
-func manifest(parts []part, origins []string, key, version string) map[string]any {
+func manifest(parts []part, opts Options, key string) map[string]any {
+	version := opts.Version
 	if version == "" {
 		version = "1.0.0"
 	}
-	patterns := make([]string, len(origins))
-	for i, origin := range origins {
-		patterns[i] = origin + "/*"
-	}
-	m := map[string]any{
-		"manifest_version":       3,
-		"name":                   "fairlead",
-		"description":            "Claude Code in a sandbox, beside the page: a terminal and a chat.",
-		"version":                version,
-		"key":                    key,
-		"minimum_chrome_version": minimumChrome,
-		"background":             map[string]any{"service_worker": "worker-all.js", "type": "module"},
-		"action":                 map[string]any{"default_title": "fairlead", "default_icon": icons},
-		"icons":                  icons,
-		"host_permissions":       patterns,
-		"content_security_policy": map[string]any{
-			"extension_pages": policy(origins),
-		},
-	}
-	var permissions, optional, scripts []string
+	hosts := slices.Clone(opts.Origins)
 	for _, p := range parts {
+		if p.pages {
+			hosts = append(hosts, keyHosts(opts)...)
+		}
+	}
+	action := map[string]any{"default_title": "fairlead", "default_icon": icons}
+	m := map[string]any{
+		"manifest_version":        3,
+		"name":                    "fairlead",
+		"version":                 version,
+		"key":                     key,
+		"minimum_chrome_version":  minimumChrome,
+		"background":              map[string]any{"service_worker": "worker-all.js", "type": "module"},
+		"action":                  action,
+		"icons":                   icons,
+		"host_permissions":        patterns(hosts),
+		"content_security_policy": map[string]any{"extension_pages": policy(hosts)},
+	}
+	var does, permissions, optional, scripts []string
+	for _, p := range parts {
+		does = append(does, p.does)
 		permissions, optional, scripts = append(permissions, p.permissions...), append(optional, p.optional...), append(scripts, p.content...)
 		if p.panel != "" {
 			m["side_panel"] = map[string]any{"default_path": p.panel}
 		}
+		if p.popup != "" {
+			action["default_popup"] = p.popup
+		}
+		if p.pages {
+			m["externally_connectable"] = map[string]any{"matches": patterns(opts.Origins)}
+		}
 	}
+	m["description"] = strings.Join(does, " ")
 	optional = slices.DeleteFunc(optional, func(name string) bool { return slices.Contains(permissions, name) })
 	set := func(name string, list []string) {
 		slices.Sort(list)
@@ -122,9 +155,18 @@ func manifest(parts []part, origins []string, key, version string) map[string]an
 	set("permissions", permissions)
 	set("optional_permissions", optional)
 	if len(scripts) > 0 {
-		m["content_scripts"] = []any{map[string]any{"matches": patterns, "js": scripts, "run_at": "document_start"}}
+		m["content_scripts"] = []any{map[string]any{"matches": patterns(opts.Origins), "js": scripts, "run_at": "document_start"}}
 	}
 	return m
+}
+
+// patterns are those of all addresses of origins.
+func patterns(origins []string) []string {
+	list := make([]string, len(origins))
+	for i, origin := range origins {
+		list[i] = origin + "/*"
+	}
+	return list
 }
 
 // policy is that of the extension's pages: our own scripts and styles, no markup

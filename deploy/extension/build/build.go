@@ -19,6 +19,10 @@ var parts = map[string]struct{ scripts, pages []string }{
 		scripts: []string{"panel/panel.ts", "panel/worker.ts", "panel/content.ts", "welcome/welcome.ts"},
 		pages:   []string{"panel/panel.html", "welcome/welcome.html"},
 	},
+	"pages": {
+		scripts: []string{"pages/pages-worker.ts", "pages/pages.ts"},
+		pages:   []string{"pages/pages.html"},
+	},
 }
 
 // build writes dir/dist.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"image/png"
 	"io/fs"
 	"os"
@@ -124,6 +125,22 @@ func TestBuild(t *testing.T) {
 				t.Errorf("%s has %s", name, forbidden)
 			}
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "write the list of methods anew")
+
+// TestMethods compares the extension's list of methods with the one list.
+func TestMethods(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(web, "src/pages/methods.ts")
+	if *update {
+		if err := os.WriteFile(path, methods(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, methods()) {
+		t.Errorf("%s isn't what protocol/op allows (%v): go test ./deploy/extension/build -run TestMethods -update", path, err)
 	}
 }
 
