@@ -16,6 +16,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	cdplog "github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
@@ -28,7 +29,7 @@ var pictures = os.Getenv("FAIRLEAD_PICTURES")
 
 // patience ends a test that hangs, not one on a busy machine.
 func patience(t testing.TB) context.Context {
-	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	ctx, stop := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(stop)
 	return ctx
 }
@@ -194,7 +195,7 @@ func (b *tab) until(what string) {
 	b.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(60 * time.Second)
+	deadline := time.After(40 * time.Second) // sooner than patience, so that there is time to say what it shows
 	for {
 		shown, err := chromedp.Run(b.ctx, chromedp.Evaluate[bool]("Boolean("+what+")"))
 		if shown && err == nil {
@@ -207,6 +208,14 @@ func (b *tab) until(what string) {
 			b.Fatalf("never %s (%v); it shows:\n%s\n%v", what, err, eval[string](b, `document.body.innerText + '\n' + (window.fairlead?.screenText() ?? '')`), b.faults)
 		}
 	}
+}
+
+// reload loads the page anew, and waits until the old one is gone: what it still
+// shows, and does, is not the new one's.
+func (b *tab) reload() {
+	b.Helper()
+	eval[any](b, `(window.old = true, location.reload(), null)`)
+	b.until(`!window.old`)
 }
 
 func selector(id string) string { return `[data-testid="` + id + `"]` }
@@ -253,6 +262,45 @@ func (b *tab) types(text string) {
 		up := key
 		up.Type, up.Text = "keyUp", ""
 		b.run(command(input.DispatchKeyEvent, key), command(input.DispatchKeyEvent, up))
+	}
+}
+
+// press presses a key that types nothing but Enter.
+func (b *tab) press(key string) {
+	b.Helper()
+	codes := map[string]int64{"Tab": 9, "Enter": 13, "F6": 117}
+	down := input.DispatchKeyEventParams{Type: "keyDown", Key: key, Code: key, WindowsVirtualKeyCode: codes[key]}
+	up := down
+	up.Type = "keyUp"
+	if key == "Enter" {
+		down.Text = "\r"
+	}
+	b.run(command(input.DispatchKeyEvent, down), command(input.DispatchKeyEvent, up))
+}
+
+// offline takes the page's network away, or gives it back.
+func (b *tab) offline(off bool) {
+	b.Helper()
+	b.run(command(network.Enable, network.EnableParams{}), command(network.OverrideNetworkState, network.OverrideNetworkStateParams{Offline: off, DownloadThroughput: -1, UploadThroughput: -1}))
+}
+
+// axe looks for what keeps people out who use the page without eyes, mouse or
+// colours.
+func (b *tab) axe(what string) {
+	b.Helper()
+	script, err := os.ReadFile("../../relay/internal/console/web/node_modules/axe-core/axe.min.js")
+	if err != nil {
+		missing(b.TB, "axe-core is missing: go run ./deploy/extension/build")
+	}
+	if !eval[bool](b, `Boolean(window.axe)`) {
+		eval[any](b, string(script)+"; null")
+	}
+	eval[any](b, `(window.findings = null, axe.run(document, {resultTypes: ['violations']}).then(({violations}) => {
+		window.findings = violations.map(({id, help, nodes}) => id + ': ' + help + ' ' + nodes.map(({target, failureSummary}) => target.join(' ') + ' ' + failureSummary).join('; '));
+	}, (error) => window.findings = [String(error)]), null)`)
+	b.until(`window.findings !== null`)
+	for _, finding := range eval[[]string](b, `window.findings`) {
+		b.Errorf("%s: %s", what, finding)
 	}
 }
 

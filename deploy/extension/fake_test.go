@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -40,6 +41,9 @@ type fakeRelay struct {
 	streams  int    // now
 	commands []map[string]any
 	switched []int
+	answers  []map[string]any
+	over     bool     // the token
+	link     string   // behind the # of the page that is the console's
 	asked    []string // method and path with query, of all requests
 	faults   []string
 }
@@ -51,20 +55,31 @@ func newFakeRelay(t testing.TB, id string) *fakeRelay {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /auth/me", func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer ut_alice" {
+		if f.isOver() || r.Header.Get("Authorization") != "Bearer ut_alice" {
 			fail(w, 401, "not authenticated")
 			return
 		}
 		answer(w, map[string]any{"user": map[string]any{"id": "usr_alice", "name": "alice"}, "sessions": []any{
-			map[string]any{"id": "ses_1", "dashboard": "demo", "sandbox": "sb_1", "capabilities": []string{"view", "control", "shell", "chat"}},
+			map[string]any{"id": "ses_1", "dashboard": "demo", "sandbox": "sb_1", "capabilities": []string{"view", "control", "shell", "chat", "approve"}},
 		}})
 	})
 	mux.HandleFunc("POST /grants", func(w http.ResponseWriter, r *http.Request) {
+		if f.isOver() {
+			fail(w, 401, "not authenticated")
+			return
+		}
 		answer(w, map[string]any{"grant": "grant_1", "expires_at": time.Now().Add(10 * time.Minute)})
 	})
 	mux.HandleFunc("GET /welcome", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `<!doctype html><title>Welcome</title><p class="arrow">→</p><script>
 			document.addEventListener('gstack-extension-ready', () => document.querySelector('.arrow').hidden = true)</script>`)
+	})
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, `<!doctype html><title>Console</title><script>fetch('/link', {method: 'POST', body: location.hash})</script>`)
+	})
+	mux.HandleFunc("POST /link", func(w http.ResponseWriter, r *http.Request) {
+		hash, _ := io.ReadAll(r.Body)
+		f.do(func() { f.link = string(hash) })
 	})
 	mux.HandleFunc("POST /pty-session", f.granted(f.mint))
 	mux.HandleFunc("POST /pty-session/reattach", f.granted(f.reattach))
@@ -76,6 +91,7 @@ func newFakeRelay(t testing.TB, id string) *fakeRelay {
 	mux.HandleFunc("POST /sidebar-command", f.granted(f.command))
 	mux.HandleFunc("GET /sidebar-tabs", f.granted(f.tabs))
 	mux.HandleFunc("POST /sidebar-tabs/switch", f.granted(f.show))
+	mux.HandleFunc("POST /sidebar-agent/answer", f.granted(f.answer))
 	mux.HandleFunc("POST /sidebar-agent/stop", f.granted(func(w http.ResponseWriter, _ *http.Request, body map[string]any) {
 		answer(w, map[string]any{"ok": true, "queuedMessages": 0})
 		f.say(map[string]any{"role": "agent", "type": "agent_error", "error": "Stopped by user", "tabId": body["tabId"]})
@@ -89,7 +105,7 @@ func newFakeRelay(t testing.TB, id string) *fakeRelay {
 			panic(http.ErrAbortHandler)
 		}
 		// The relay refuses every other Origin than its own and the extension's.
-		if origin := r.Header.Get("Origin"); origin != "" && origin != f.origin {
+		if origin := r.Header.Get("Origin"); origin != "" && origin != f.origin && r.URL.Path != "/link" {
 			f.fault("%s %s came from %s", r.Method, r.URL.Path, origin)
 		}
 		if strings.Contains(r.URL.RequestURI(), "ut_") || strings.Contains(r.URL.RequestURI(), "grant_") {
@@ -132,6 +148,10 @@ func (f *fakeRelay) do(what func()) {
 // granted admits who shows the grant.
 func (f *fakeRelay) granted(next func(http.ResponseWriter, *http.Request, map[string]any)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if f.isOver() {
+			fail(w, 401, "not authenticated")
+			return
+		}
 		if r.Header.Get("Authorization") != "Bearer grant_1" {
 			f.fault("%s came with %q", r.URL.Path, r.Header.Get("Authorization"))
 			fail(w, 401, "not authenticated")
@@ -141,6 +161,13 @@ func (f *fakeRelay) granted(next func(http.ResponseWriter, *http.Request, map[st
 		json.NewDecoder(r.Body).Decode(&body)
 		next(w, r, body)
 	}
+}
+
+// isOver reports whether the token is good for nothing any more.
+func (f *fakeRelay) isOver() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.over
 }
 
 func (f *fakeRelay) mint(w http.ResponseWriter, _ *http.Request, body map[string]any) {
@@ -244,6 +271,9 @@ func (f *fakeRelay) stream(w http.ResponseWriter, r *http.Request, _ map[string]
 			data, _ := json.Marshal(entry)
 			fmt.Fprintf(w, "event: entry\ndata: %s\n\n", data)
 		}
+		if f.isOver() { // a stream ends with its grant
+			return
+		}
 		if string(state) != told {
 			told = string(state)
 			fmt.Fprintf(w, "event: state\ndata: %s\n\n", state)
@@ -277,6 +307,9 @@ func (f *fakeRelay) command(w http.ResponseWriter, _ *http.Request, body map[str
 	f.mu.Lock()
 	full, tab := f.full, f.active
 	f.mu.Unlock()
+	if id, named := body["tabId"].(float64); named {
+		tab = int(id)
+	}
 	f.do(func() { f.commands = append(f.commands, body) })
 	if full {
 		fail(w, http.StatusTooManyRequests, "Queue full (max 5)")
@@ -290,7 +323,7 @@ func (f *fakeRelay) tabs(w http.ResponseWriter, _ *http.Request, _ map[string]an
 	f.do(func() {
 		list := []any{}
 		for id, title := range map[int]string{1: "Hacker News", 2: "Shop <b>of</b> things"} {
-			list = append(list, map[string]any{"id": id, "url": "https://" + strconv.Itoa(id) + ".example/", "title": title, "active": id == f.active})
+			list = append(list, map[string]any{"id": id, "url": "https://" + strconv.Itoa(id) + ".example/", "title": title, "active": id == f.active, "conversationId": "conv_" + strconv.Itoa(id)})
 		}
 		if list[0].(map[string]any)["id"] != 1 {
 			list[0], list[1] = list[1], list[0]
@@ -303,6 +336,17 @@ func (f *fakeRelay) show(w http.ResponseWriter, _ *http.Request, body map[string
 	id, _ := body["id"].(float64)
 	f.do(func() { f.active = int(id); f.switched = append(f.switched, int(id)) })
 	answer(w, map[string]any{"ok": true, "activeTab": id})
+}
+
+// answer takes an answer to a question.
+func (f *fakeRelay) answer(w http.ResponseWriter, _ *http.Request, body map[string]any) {
+	f.do(func() { f.answers = append(f.answers, body) })
+	outcome := "denied"
+	if body["allow"] == true {
+		outcome = "allowed"
+	}
+	f.say(map[string]any{"role": "agent", "type": "answered", "requestId": body["requestId"], "outcome": outcome, "by": "usr_alice", "tabId": body["tabId"]})
+	answer(w, map[string]any{"ok": true, "applied": true, "outcome": outcome})
 }
 
 // until waits for something to be so.

@@ -79,7 +79,7 @@ func TestTerminal(t *testing.T) {
 			alice.untilHidden("lost")
 
 			// The page is loaded anew: the same terminal, and its screen.
-			alice.until(`(location.reload(), true)`)
+			alice.reload()
 			alice.until(`window.fairlead?.screenText().includes('printed meanwhile')`)
 			relay.until(t, "still one start", func() bool { return relay.minted == 1 && relay.started == 1 })
 
@@ -173,6 +173,195 @@ func TestChat(t *testing.T) {
 			alice.check()
 		})
 	}
+}
+
+// Claude asks: who may approve answers where it is asked, hears of a question in
+// another tab, and sees what became of each.
+func TestQuestions(t *testing.T) {
+	for i, size := range sizes {
+		t.Run(size.name, func(t *testing.T) {
+			relay, alice := newPanel(t, i, false)
+			alice.untilText("status", "Connected")
+			alice.click("tab-chat")
+			alice.untilText("chat-tabs", "Hacker News")
+			alice.say("clean up")
+			relay.until(t, "the message", func() bool { return len(relay.commands) == 1 && relay.commands[0]["tabId"] == 1.0 })
+			ask := func(id, tool, input string, tab int) {
+				relay.say(agentSays(tab, "question", map[string]any{"tool": tool, "input": input, "requestId": id, "revision": 1}))
+			}
+			ask("apr_1", "Bash", "rm -rf build && make\nmake \u202etest", 1)
+			alice.untilText("row-question", "May it use Bash?")
+			alice.untilText("row-question", "⟨U+202E⟩test")
+			alice.untilText("chat-news", "F6 leads to the answers")
+			alice.until(`document.querySelector('[data-testid=btn-chat-allow]').checkVisibility()`) // after a moment
+			alice.axe("a question")
+			alice.shoot("question")
+
+			// By keyboard alone: to the question, on to Allow.
+			alice.until(`(document.querySelector('[data-testid=chat-text]').focus(), document.activeElement?.dataset.testid === 'chat-text')`)
+			alice.press("F6")
+			alice.until(`document.activeElement.dataset.testid === 'row-question'`)
+			for range 2 { // what it is to do can be scrolled, so it is a stop
+				alice.press("Tab")
+			}
+			alice.until(`document.activeElement.dataset.testid === 'btn-chat-allow'`)
+			alice.press("Enter")
+			relay.until(t, "the answer", func() bool {
+				return len(relay.answers) == 1 && relay.answers[0]["requestId"] == "apr_1" && relay.answers[0]["allow"] == true && relay.answers[0]["tabId"] == 1.0
+			})
+			alice.untilText("row-question", "You allowed it")
+
+			// In another tab: said, and one click away. Somebody else is faster.
+			ask("apr_2", "Write", `{"file_path":"/workspace/a","content":"x"}`, 2)
+			alice.untilText("chat-elsewhere", "asks something in Shop")
+			alice.shoot("question-elsewhere")
+			alice.click("chat-elsewhere-show")
+			alice.untilText("row-question", "/workspace/a")
+			alice.untilHidden("chat-elsewhere")
+			relay.say(agentSays(2, "answered", map[string]any{"requestId": "apr_2", "outcome": "denied", "by": "usr_bob"}))
+			alice.untilText("row-question", "usr_bob denied it")
+
+			// One that is cut can't be judged here; one that nobody answers is over.
+			relay.say(agentSays(2, "question", map[string]any{"tool": "Bash", "input": "echo much", "requestId": "apr_3", "cut": true}))
+			alice.until(`document.querySelectorAll('[data-testid=row-question]')[1]?.innerText.includes('answered in the console')`)
+			alice.untilHidden("btn-chat-allow")
+			relay.say(agentSays(2, "answered", map[string]any{"requestId": "apr_3", "outcome": "timeout"}))
+			alice.until(`document.querySelectorAll('[data-testid=row-question]')[1].innerText.includes('Nobody answered in time')`)
+			alice.axe("answered questions")
+			alice.shoot("answered")
+			alice.check()
+		})
+	}
+}
+
+// What the person writes is for the tab that she sees, also while another comes to
+// the front; a chip doesn't go while the list of tabs is on its way.
+func TestSeveralTabs(t *testing.T) {
+	relay, alice := newPanel(t, 0, false)
+	alice.untilText("status", "Connected")
+	alice.click("tab-chat")
+	alice.untilText("chat-tabs", "Hacker News")
+	alice.until(`(document.querySelector('[data-testid=chat-text]').focus(), document.activeElement?.dataset.testid === 'chat-text')`)
+	alice.types("for the first")
+	relay.do(func() { relay.active = 2 })
+	alice.until(`document.querySelector('[data-testid=chat-tab-2]').dataset.front === ''`)
+	alice.until(`document.querySelector('[data-testid=chat-tab-1]').ariaPressed === 'true'`)
+	alice.click("chat-tab-2")
+	alice.until(`document.querySelector('[data-testid=chat-text]').value === ''`)
+	alice.say("for the second")
+	alice.click("chat-tab-1")
+	alice.until(`document.querySelector('[data-testid=chat-text]').value === 'for the first'`)
+	alice.say("")
+	relay.until(t, "each in its tab", func() bool {
+		return len(relay.commands) == 2 && relay.commands[0]["tabId"] == 2.0 && relay.commands[0]["message"] == "for the second" &&
+			relay.commands[1]["tabId"] == 1.0 && relay.commands[1]["message"] == "for the first"
+	})
+	// A tab that no list has yet.
+	relay.say(agentSays(7, "text", map[string]any{"text": "from a new one"}))
+	alice.untilText("chat-tab-7", "Tab 7")
+	relay.say(agentSays(1, "text", map[string]any{"text": "more"}))
+	alice.untilText("chat-rows", "more")
+	alice.untilText("chat-tab-7", "Tab 7")
+	alice.shoot("tabs")
+	alice.check()
+}
+
+// A token that is over: the person signs in again, and what she wrote is there.
+func TestTokenOver(t *testing.T) {
+	relay, alice := newPanel(t, 0, false)
+	alice.untilText("status", "Connected")
+	alice.types("x")
+	alice.untilScreen("Welcome to Claude Code")
+	alice.click("tab-chat")
+	alice.untilText("chat-tabs", "Hacker News")
+	relay.do(func() { relay.full = true })
+	alice.say("refused")
+	alice.untilText("chat-rows", "Queue full (max 5)")
+	alice.types("a draft")
+	relay.do(func() { relay.over = true })
+	alice.untilText("sign-in-problem", "Your sign-in is over")
+	alice.axe("the way to sign in")
+	alice.shoot("token-over")
+	if stored := stored(alice, "session"); strings.Contains(stored, "ut_") {
+		t.Errorf("a token that is over is kept: %s", stored)
+	}
+	relay.do(func() { relay.over, relay.full = false, false })
+	signIn(alice, relay.URL+"/#token=ut_alice")
+	alice.untilText("status", "Connected")
+	alice.untilText("chat-tabs", "Hacker News")
+	alice.untilText("chat-rows", "refused")
+	alice.until(`document.querySelector('[data-testid=chat-text]').value === 'a draft'`)
+	alice.click("chat-again")
+	relay.until(t, "sent again", func() bool { return len(relay.commands) == 2 })
+	alice.click("tab-terminal")
+	alice.untilScreen("Welcome to Claude Code")
+	relay.until(t, "the terminal goes on", func() bool { return relay.minted == 1 && relay.started == 1 })
+
+	// Who signs out takes all of it along.
+	alice.click("tab-chat")
+	alice.click("btn-more")
+	alice.click("sign-out")
+	alice.until(`document.querySelector('[data-testid=chat-text]').value === ''`)
+	alice.check()
+}
+
+// Without a network it says so, and is back as soon as there is one.
+func TestOffline(t *testing.T) {
+	relay, alice := newPanel(t, 0, false)
+	alice.untilText("status", "Connected")
+	alice.click("tab-chat")
+	alice.untilText("chat-tabs", "Hacker News")
+	relay.do(func() { relay.down = true })
+	alice.offline(true)
+	alice.untilText("status", "Offline")
+	alice.say("while offline")
+	alice.untilText("chat-rows", "Sending")
+	alice.axe("an outage")
+	alice.shoot("offline")
+	relay.do(func() { relay.down = false })
+	alice.offline(false)
+	alice.untilText("status", "Connected")
+	relay.until(t, "the message, once", func() bool { return len(relay.commands) == 1 })
+	alice.check()
+}
+
+// The panel shows a conversation in the console, and the console one in the panel.
+func TestConversationHereAndThere(t *testing.T) {
+	relay, alice := newPanel(t, 0, false)
+	alice.untilText("status", "Connected")
+	alice.click("tab-chat")
+	alice.untilText("chat-tabs", "Hacker News")
+	alice.click("btn-more")
+	alice.click("chat-console")
+	relay.until(t, "the console's page at the conversation", func() bool { return relay.link == "#token=ut_alice&session=ses_1&chat=conv_1" })
+
+	page := newTab(t, alice.ctx, 1280, 800, relay.URL+"/welcome")
+	eval[any](page, `(() => {
+		const button = document.createElement('button');
+		button.dataset.testid = 'show';
+		button.textContent = 'Open in side panel';
+		document.body.append(button);
+		window.heard = [];
+		button.onclick = () => document.dispatchEvent(new CustomEvent('fairlead-panel-show', {detail: window.detail}));
+		document.addEventListener('fairlead-panel-shown', ({detail}) => heard.push(detail));
+		return null;
+	})()`)
+	show := func(detail string) {
+		front(t, page)
+		eval[any](page, fmt.Sprintf(`(window.detail = %q, null)`, detail))
+		page.click("show")
+	}
+	show(`{"session":"ses_1","conversation":"../../x"}`)
+	show(`{"session":"ses_1","conversation":"conv_2"}`)
+	page.until(`window.heard.length === 1 && ['opened', 'closed'].includes(window.heard[0])`)
+	front(t, alice)
+	alice.until(`document.querySelector('[data-testid=chat-tab-2]').ariaPressed === 'true'`)
+	relay.until(t, "the tab is in front", func() bool { return relay.active == 2 })
+	for strings.Contains(stored(alice, "session"), "wanted") {
+		alice.run()
+	}
+	alice.check()
+	page.check()
 }
 
 func agentSays(tab int, kind string, more map[string]any) map[string]any {

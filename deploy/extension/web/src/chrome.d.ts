@@ -15,7 +15,7 @@ declare namespace chrome {
     const id: string;
     function getURL(path: string): string;
     function sendMessage(message: unknown): Promise<unknown>;
-    const onMessage: Event<(message: unknown, sender: Sender) => void>;
+    const onMessage: Event<(message: unknown, sender: Sender, respond: (answer: unknown) => void) => boolean | void>;
     const onInstalled: Event<(details: { reason: string }) => void>;
   }
 
@@ -25,7 +25,7 @@ declare namespace chrome {
       set(items: Record<string, unknown>): Promise<void>;
       remove(keys: string | string[]): Promise<void>;
     }
-    const session: Area;
+    const session: Area & { onChanged: Event<(changes: Record<string, { newValue?: unknown }>) => void> };
     const local: Area;
   }
 
@@ -53,5 +53,6 @@ declare namespace chrome {
 
   namespace sidePanel {
     function setPanelBehavior(behavior: { openPanelOnActionClick: boolean }): Promise<void>;
+    function open(where: { tabId: number }): Promise<void>;
   }
 }

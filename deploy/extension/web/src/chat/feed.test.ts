@@ -22,8 +22,9 @@ function relay(answers: (number | object)[], address?: string) {
   };
   const session = new Session({ id: 'ses_1', token: 't', origins: new Origins({ first: 'http://relay.test' }), platform });
   const problems: string[] = [];
-  const feed = new Feed(session, { changed: () => {}, connected: () => {}, over: () => {}, problem: (text) => problems.push(text), address: () => address }, platform);
-  return { feed, asked, problems };
+  const unanswered: boolean[] = [];
+  const feed = new Feed(session, { changed: () => {}, connected: () => {}, over: () => {}, problem: (text) => problems.push(text), unanswered: () => unanswered.push(true), address: () => address }, platform);
+  return { feed, asked, problems, unanswered };
 }
 
 test('a message of which nobody knows is asked for by its name, not sent twice', async () => {
@@ -55,7 +56,7 @@ test('a message that was refused is another one when it is sent again', async ()
   assert.deepEqual(feed.chat.shown.rows.map(({ sending, note }) => [sending, note]), [['queued', 'Number 2 in line']]);
 });
 
-test('a message goes to the tab that is shown, or to the one with her address', async () => {
+test('a message goes to the tab that is shown, with her address if she shares it', async () => {
   const answers = [{ ok: true }, { ok: true }];
   const shown = relay([...answers]);
   await shown.feed.say('a');
@@ -65,7 +66,7 @@ test('a message goes to the tab that is shown, or to the one with her address', 
   const shared = relay([...answers], 'https://a.example/');
   shared.feed.chat.state({ activeTabId: 3 });
   await shared.feed.say('c');
-  assert.deepEqual(shared.asked.map(({ body }) => body), [{ message: 'c', activeTabUrl: 'https://a.example/' }]);
+  assert.deepEqual(shared.asked.map(({ body }) => body), [{ message: 'c', tabId: 3, activeTabUrl: 'https://a.example/' }]);
 });
 
 test('what could not be done is said', async () => {
@@ -73,4 +74,28 @@ test('what could not be done is said', async () => {
   await feed.halt();
   await feed.clear();
   assert.deepEqual(problems, ['status 403', 'status 403']);
+});
+
+// asks has a feed's chat show a question.
+const asks = ({ chat }: Feed) => {
+  chat.state({ activeTabId: 3 });
+  chat.entry({ id: 0, role: 'agent', type: 'question', tool: 'Bash', input: 'ls', requestId: 'apr_1', revision: 2, tabId: 3 });
+  const [row] = chat.shown.rows;
+  assert.ok(row);
+  return row;
+};
+
+test('an answer names its question, and is given once however often it is asked for', async () => {
+  const { feed, asked, problems } = relay([0, 503, { ok: true, applied: true }]);
+  await feed.answer(asks(feed), true);
+  assert.deepEqual(asked.map(({ key }) => key), ['key-1', 'key-1', 'key-1']);
+  assert.deepEqual(asked[0]?.body, { requestId: 'apr_1', revision: 2, allow: true, tabId: 3 });
+  assert.deepEqual(problems, []);
+});
+
+test('an answer that was refused can be given again', async () => {
+  const { feed, problems, unanswered } = relay([403]);
+  const row = asks(feed);
+  await feed.answer(row, false);
+  assert.deepEqual([problems, unanswered, row.question?.state], [['Your answer about Bash was not taken: status 403'], [true], 'open']);
 });

@@ -2,21 +2,14 @@
 // what the person does is a request each.
 
 import { ApiError, backoff, call, Follow, pause, type Platform, type Session } from '@fairlead/core';
-import { Conversations, type Entry, type Row, type Standing } from './model.ts';
-
-// A BrowserTab is one of the sandbox's Chromium.
-export interface BrowserTab {
-  id: number;
-  url: string;
-  title: string;
-  active: boolean;
-}
+import { Conversations, unknown, type BrowserTab, type Entry, type Row, type Standing } from './model.ts';
 
 export interface FeedHooks {
   changed(): void;
   connected(connected: boolean): void;
   over(error: ApiError): void;
   problem(text: string): void;
+  unanswered(): void; // an answer to a question is lost
   address(): string | undefined; // of the person's tab, while she shares it
 }
 
@@ -29,7 +22,6 @@ const telling = new Set(['tool_use', 'result', 'agent_done', 'agent_error']);
 
 export class Feed {
   readonly chat = new Conversations();
-  tabs: BrowserTab[] = [];
   readonly #follow: Follow;
   #gathering: unknown;
   #stopped = false;
@@ -61,6 +53,11 @@ export class Feed {
     this.#follow.stop();
   }
 
+  // now connects at once: there may be a network again.
+  now(): void {
+    this.#follow.now();
+  }
+
   #event(name: string, data: string): void {
     let value: unknown;
     try {
@@ -72,9 +69,9 @@ export class Feed {
     if (name === 'entry') {
       const entry = value as Entry;
       this.chat.entry(entry);
-      if (telling.has(entry.type ?? '')) this.refresh();
+      if (telling.has(entry.type ?? '') || !this.chat.knows) this.refresh();
     } else if (name === 'state') {
-      if (this.chat.state(value as Standing)) this.refresh();
+      if (this.chat.state(value as Standing) || !this.chat.knows) this.refresh();
     } else if (name === 'gap') {
       this.chat.gap();
     } else {
@@ -98,20 +95,21 @@ export class Feed {
   // send asks by the message's name until somebody knows what became of it.
   async #send(row: Row): Promise<void> {
     this.hooks.changed();
+    const { id } = this.chat.shown;
     const address = this.hooks.address();
-    const where = address !== undefined ? { activeTabUrl: address } : this.chat.shown.id > 0 ? { tabId: this.chat.shown.id } : {};
+    const where = { ...(id > 0 ? { tabId: id } : {}), ...(address === undefined ? {} : { activeTabUrl: address }) };
     for (let tries = 0; ; tries++) {
       try {
         const { queued, position } = await this.#post<{ queued?: boolean; position?: number }>('/sidebar-command', { message: row.text, ...where }, row.name);
         this.chat.answered(row, queued === true ? 'queued' : 'working', queued === true ? `Number ${position ?? '?'} in line` : '');
         break;
       } catch (error) {
-        const unknown = error instanceof ApiError && (error.unknown || error.status === 503);
-        if (unknown && tries < mostTries && row.sending === 'sending' && !this.#stopped) {
+        const lost = error instanceof ApiError && (error.unknown || error.status === 503);
+        if (lost && tries < mostTries && row.sending === 'sending' && !this.#stopped) {
           await pause(this.platform.clock, backoff(tries, this.platform.random()));
           continue;
         }
-        this.chat.answered(row, unknown ? 'lost' : 'refused', unknown ? 'Nobody knows whether this arrived' : reason(error));
+        this.chat.answered(row, lost ? 'lost' : 'refused', lost ? unknown : reason(error));
         break;
       }
     }
@@ -120,6 +118,17 @@ export class Feed {
 
   drop(row: Row): void {
     this.chat.take(row);
+    this.hooks.changed();
+  }
+
+  // answer answers a question. What becomes of it is pushed, as somebody else's
+  // answer is, which may be faster.
+  async answer({ question, tool }: Row, allow: boolean): Promise<void> {
+    if (question === undefined) return;
+    const { id } = this.chat.shown;
+    const body = { requestId: question.id, revision: question.revision, allow, ...(id > 0 ? { tabId: id } : {}) };
+    if (await this.#tried(this.#settled('/sidebar-agent/answer', body), `Your answer about ${tool ?? 'that'} was not taken`)) return;
+    this.hooks.unanswered();
     this.hooks.changed();
   }
 
@@ -141,10 +150,13 @@ export class Feed {
     if (id !== this.chat.active) await this.#tried(this.#post('/sidebar-tabs/switch', { id }));
   }
 
-  // refresh asks which tabs there are, at once for many reasons.
+  // refresh asks which tabs there are, at once for the reasons of a moment.
   refresh(): void {
-    this.platform.clock.clearTimeout(this.#gathering);
-    if (!this.#stopped) this.#gathering = this.platform.clock.setTimeout(() => void this.#list(), gatherMs);
+    if (this.#stopped || this.#gathering !== undefined) return;
+    this.#gathering = this.platform.clock.setTimeout(() => {
+      this.#gathering = undefined;
+      void this.#list();
+    }, gatherMs);
   }
 
   async #list(): Promise<void> {
@@ -152,8 +164,9 @@ export class Feed {
     const query = address === undefined ? '' : `?${new URLSearchParams({ activeUrl: address })}`;
     try {
       const answer = await this.session.ask((origin, grant) => call(`${origin}/sidebar-tabs${query}`, { bearer: grant }, this.platform));
-      const { tabs } = (await answer.json()) as { tabs?: BrowserTab[] };
-      this.tabs = Array.isArray(tabs) ? tabs.slice(0, 64) : [];
+      const { tabs, error } = (await answer.json()) as { tabs?: BrowserTab[]; error?: string };
+      if (!Array.isArray(tabs) || error !== undefined) return; // those that are known stay
+      this.chat.list(tabs);
       this.hooks.changed();
     } catch {
       // They are asked for again when something happens.
@@ -165,12 +178,26 @@ export class Feed {
     return (await answer.json()) as T;
   }
 
-  async #tried(attempt: Promise<unknown>): Promise<boolean> {
+  // settled asks by one name until somebody knows what became of it.
+  async #settled(path: string, body: unknown): Promise<void> {
+    const key = this.platform.uuid();
+    for (let tries = 0; ; tries++) {
+      try {
+        await this.#post(path, body, key);
+        return;
+      } catch (error) {
+        if (!(error instanceof ApiError) || !error.passing || tries >= mostTries || this.#stopped) throw error;
+        await pause(this.platform.clock, backoff(tries, this.platform.random()));
+      }
+    }
+  }
+
+  async #tried(attempt: Promise<unknown>, what = ''): Promise<boolean> {
     try {
       await attempt;
       return true;
     } catch (error) {
-      this.hooks.problem(reason(error));
+      this.hooks.problem(what === '' ? reason(error) : `${what}: ${reason(error)}`);
       return false;
     }
   }

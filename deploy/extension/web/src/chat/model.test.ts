@@ -149,11 +149,68 @@ test('each tab is known to be at work, or not', () => {
 });
 
 test('a question stands until it is answered, or nobody waits', () => {
-  const asked = [user('a'), agent('question', { tool: 'Bash', input: 'ls', requestId: 'r1' })];
-  assert.deepEqual(rows(told(...asked)), ['user a', 'question ls']);
-  assert.deepEqual(rows(told(...asked, agent('answered', { requestId: 'r2' }))), ['user a', 'question ls']);
-  assert.deepEqual(rows(told(...asked, agent('answered', { requestId: 'r1' }))), ['user a']);
-  assert.deepEqual(rows(told(...asked, agent('agent_done'))), ['user a']);
+  const ask = (more: Partial<Entry> = {}) => agent('question', { tool: 'Bash', input: 'ls', requestId: 'r1', ...more });
+  const question = (...then: Omit<Entry, 'id'>[]) => told(user('a'), ask(), ...then).tab(0).rows.find(({ kind }) => kind === 'question')?.question;
+  const open = question();
+  assert.deepEqual([open?.id, open?.tool, open?.input, open?.state], ['r1', 'Bash', { command: 'ls' }, 'open']);
+  assert.equal(question(agent('answered', { requestId: 'r2', outcome: 'allowed' }))?.state, 'open', 'of another one');
+  assert.deepEqual(question(agent('answered', { requestId: 'r1', outcome: 'allowed', by: 'usr_bob' })), { ...open, state: 'decided', answer: { by: 'usr_bob', decision: 'allow_once' } });
+  assert.deepEqual(question(agent('answered', { requestId: 'r1', outcome: 'denied', by: 'usr_bob' }))?.answer?.decision, 'deny');
+  for (const { outcome, state } of [{ outcome: 'timeout', state: 'timeout' }, { outcome: 'withdrawn', state: 'cancelled' }, { outcome: 'something later', state: 'cancelled' }]) assert.equal(question(agent('answered', { requestId: 'r1', outcome }))?.state, state);
+  assert.equal(question(agent('agent_done'))?.state, 'cancelled');
+  assert.equal(question(agent('answered', { requestId: 'r1', outcome: 'denied' }), agent('agent_done'))?.state, 'decided');
+});
+
+test('what a tool is to do is shown as a whole, or said to be a part', () => {
+  const shown = (tool: string, input: string, more: Partial<Entry> = {}) => told(agent('question', { tool, input, requestId: 'r', ...more })).tab(0).rows[0];
+  assert.deepEqual(shown('Write', '{"file_path":"a","content":"b"}')?.question?.input, { file_path: 'a', content: 'b' });
+  assert.deepEqual(shown('Bash', '{"a":1}')?.question?.input, { command: '{"a":1}' }, 'a command that looks like JSON is a command');
+  assert.deepEqual(shown('Other', '[broken')?.question?.input, { command: '[broken' });
+  assert.deepEqual([shown('Bash', 'ls')?.part, shown('Bash', 'ls', { cut: true })?.part], [undefined, true]);
+});
+
+test('what the person writes is for the tab that she sees', () => {
+  const chat = new Conversations();
+  chat.state({ activeTabId: 1 });
+  chat.hold(true);
+  assert.equal(chat.state({ activeTabId: 2 }), true);
+  assert.deepEqual([chat.shown.id, chat.active], [1, 2]);
+  chat.hold(false);
+  chat.state({ activeTabId: 3 });
+  assert.equal(chat.shown.id, 3);
+});
+
+test('no chip of a tab goes while the list is on its way', () => {
+  const chat = new Conversations();
+  const chips = () => chat.chips().map(({ id, title, shown, front, news }) => [id, title, shown ? 'shown' : '', front ? 'front' : '', news].join(' ').trim());
+  const page = (id: number, title: string) => ({ id, title, url: '', conversationId: `c${id}` });
+  chat.list([page(1, 'One'), page(2, 'Two')]);
+  chat.state({ activeTabId: 1 });
+  assert.ok(chat.knows);
+  chat.entry({ id: 0, ...user('there', 5) });
+  assert.equal(chat.knows, false, 'a tab that was never listed');
+  chat.state({ activeTabId: 9, tabs: [{ id: 2, agentStatus: 'processing' }] });
+  assert.deepEqual(chips(), ['1 One', '2 Two   busy', '5    unread', '9  shown front']);
+  chat.list([page(2, 'Two'), page(9, 'Nine')]);
+  assert.ok(chat.knows, 'what it doesn’t list is not asked for again and again');
+  assert.deepEqual(chips(), ['2 Two   busy', '5    unread', '9 Nine shown front']);
+  chat.entry({ id: 1, ...agent('question', { tool: 'Bash', input: 'ls', requestId: 'r', tabId: 2 }) });
+  assert.deepEqual([chips()[0], chat.elsewhere?.id, chat.of('c9')?.id], ['2 Two   asks', 2, 9]);
+  chat.show(2);
+  assert.deepEqual([chips()[0], chat.elsewhere], ['2 Two shown  busy', undefined]);
+});
+
+test('what nobody has outlives the connection', () => {
+  const chat = new Conversations();
+  chat.state({ activeTabId: 1 });
+  const [lost, refused] = [chat.say('a', 'n1'), chat.say('b', 'n2')];
+  chat.answered(refused, 'refused', 'no');
+  chat.answered(chat.say('c', 'n3'), 'working');
+  assert.deepEqual(chat.unsent, [{ tab: 1, row: lost }, { tab: 1, row: refused }]);
+  const next = new Conversations();
+  next.restore(chat.unsent);
+  next.state({ activeTabId: 1 });
+  assert.deepEqual(next.shown.rows.map(({ text, sending, name }) => [text, sending, name]), [['a', 'lost', 'n1'], ['b', 'refused', 'n2']]);
 });
 
 test('what is missing is said', () => {

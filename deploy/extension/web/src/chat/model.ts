@@ -1,6 +1,11 @@
 // What the chat shows: the entries that were pushed, in the browser tab that each
 // is about, and what was sent and isn't among them yet. Pure.
 
+import type { Item } from '@fairlead/core';
+
+// A Question is what an agent asks: whether it may use a tool.
+export type Question = Extract<Item, { kind: 'asked' }>;
+
 export interface Entry {
   id: number;
   role: string; // 'user' or 'agent'
@@ -11,8 +16,23 @@ export interface Entry {
   input?: string;
   error?: string;
   reason?: string;
-  requestId?: string; // of a question, and of its answer
   tabId?: number | null;
+
+  // Of a question, and of its end.
+  requestId?: string;
+  revision?: number;
+  expiresAt?: string;
+  cut?: boolean; // the input isn't all that the tool is to do
+  outcome?: string; // 'allowed', 'denied', 'timeout' or 'withdrawn'
+  by?: string; // the id of who has answered
+}
+
+// A BrowserTab is one of the sandbox's Chromium, or one that was talked about.
+export interface BrowserTab {
+  id: number;
+  url: string;
+  title: string;
+  conversationId?: string; // for other clients
 }
 
 export interface Standing {
@@ -30,13 +50,20 @@ export interface Row {
   readonly key: string;
   readonly kind: 'user' | 'text' | 'tool' | 'error' | 'note' | 'question';
   readonly id?: number; // of its entry
-  readonly request?: string; // of a question that is open
   text: string;
+  question?: Question;
+  part?: boolean; // of what it asks for only a part is known here
   tool?: string;
   live?: boolean; // more of it comes
   sending?: Sending;
   note?: string;
   name?: string; // under which it is sent, and sent again: it runs once
+}
+
+// Unsent is a message that nobody has, and the tab that it is for.
+export interface Unsent {
+  tab: number;
+  row: Row;
 }
 
 export interface Tab {
@@ -46,6 +73,20 @@ export interface Tab {
   hung: boolean;
   unread: boolean;
   cut: boolean; // older rows aren't shown any more
+  listed: boolean | undefined; // by the sandbox; undefined: it wasn't asked since this tab was heard of
+  title: string; // as it was last listed
+  url: string;
+  conversation: string; // '': none yet
+}
+
+// A Chip stands for a tab in the row above the conversation.
+export interface Chip {
+  id: number;
+  title: string;
+  url: string;
+  shown: boolean;
+  front: boolean; // the sandbox's browser shows it
+  news: '' | 'busy' | 'asks' | 'unread';
 }
 
 const mostRows = 500;
@@ -57,6 +98,7 @@ export class Conversations {
   #sent = 0;
   #active = 0;
   #shown = 0;
+  #held = false;
 
   // mark is the first id that hasn't come.
   get mark(): number {
@@ -75,7 +117,7 @@ export class Conversations {
   tab(id: number): Tab {
     let tab = this.#tabs.get(id);
     if (tab === undefined) {
-      tab = { id, rows: [], working: false, hung: false, unread: false, cut: false };
+      tab = { id, rows: [], working: false, hung: false, unread: false, cut: false, listed: undefined, title: '', url: '', conversation: '' };
       this.#tabs.set(id, tab);
       this.#drop();
     }
@@ -92,12 +134,69 @@ export class Conversations {
     this.tab(id).unread = false;
   }
 
+  // hold keeps the tab that is shown while the person writes: what she sends is for
+  // that one, whichever becomes active meanwhile.
+  hold(on: boolean): void {
+    this.#held = on;
+  }
+
+  // list takes the sandbox's tabs. What it doesn't list any more keeps its name.
+  list(all: BrowserTab[]): void {
+    for (const tab of this.#tabs.values()) tab.listed = false;
+    for (const { id, title, url, conversationId = '' } of all.slice(0, mostTabs)) {
+      Object.assign(this.tab(id), { listed: true, title, url, conversation: conversationId });
+    }
+  }
+
+  // chips are the tabs that there are, that something was said in, and the one that
+  // is shown, by their numbers: none goes because another list is on its way.
+  chips(): Chip[] {
+    const all = [...this.#tabs.values()].filter((tab) => tab.id === this.#shown || (tab.id > 0 && (tab.listed === true || tab.rows.length > 0 || tab.working)));
+    return all.sort((a, b) => a.id - b.id).map((tab) => ({
+      id: tab.id, title: tab.title, url: tab.url, shown: tab.id === this.#shown, front: tab.id === this.#active, news: this.#news(tab),
+    }));
+  }
+
+  #news(tab: Tab): Chip['news'] {
+    if (tab.id !== this.#shown && asks(tab) !== undefined) return 'asks';
+    return this.thinking(tab) ? 'busy' : tab.unread ? 'unread' : '';
+  }
+
+  // knows says whether the sandbox was asked about all tabs that were told of.
+  get knows(): boolean {
+    return [...this.#tabs.values()].every((tab) => tab.listed !== undefined || tab.id === 0);
+  }
+
+  // elsewhere is a tab that isn't shown and in which the agent asks something.
+  get elsewhere(): Tab | undefined {
+    return [...this.#tabs.values()].find((tab) => tab.id !== this.#shown && asks(tab) !== undefined);
+  }
+
+  // of is the tab that has a conversation, as it was listed.
+  of(conversation: string): Tab | undefined {
+    return [...this.#tabs.values()].find((tab) => tab.conversation === conversation);
+  }
+
+  // unsent are the messages that nobody has, each with its tab, and restore brings
+  // those back that another connection has left.
+  get unsent(): Unsent[] {
+    const waits = ({ sending }: Row) => sending === 'sending' || sending === 'refused' || sending === 'lost';
+    return [...this.#tabs.values()].flatMap(({ id, rows }) => rows.filter(waits).map((row) => ({ tab: id, row })));
+  }
+
+  restore(unsent: Unsent[]): void {
+    for (const { tab, row } of unsent) {
+      const fate: Pick<Row, 'sending' | 'note'> = row.sending === 'refused' ? { sending: 'refused', note: row.note ?? '' } : { sending: 'lost', note: unknown };
+      this.tab(tab).rows.push({ ...row, ...fate, key: `sent-${++this.#sent}` });
+    }
+  }
+
   // state takes how things stand, and says whether another tab is active now.
   state({ agentStatus, activeTabId, tabs, availableFrom = 0 }: Standing): boolean {
     const id = activeTabId ?? 0;
     const moved = id !== this.#active;
     this.#active = id;
-    if (moved) this.show(id);
+    if (moved && !this.#held) this.show(id);
     this.tab(id);
     const status = new Map(tabs?.map((tab) => [tab.id, tab.agentStatus]));
     if (agentStatus !== undefined) status.set(id, agentStatus);
@@ -168,7 +267,8 @@ export class Conversations {
     if (early?.sending === 'sending' || early?.sending === 'working') tab.working = true; // until the agent says so itself
   }
 
-  #agent(tab: Tab, { id, type, text = '', tool = '', input = '', error = '', reason = '', requestId = '' }: Entry): void {
+  #agent(tab: Tab, entry: Entry): void {
+    const { id, type, text = '', tool = '', input = '', error = '', reason = '' } = entry;
     const key = { key: String(id), id };
     switch (type) {
       case 'agent_start':
@@ -194,10 +294,10 @@ export class Conversations {
         return;
       case 'question':
         this.#end(tab);
-        tab.rows.push({ ...key, kind: 'question', tool, text: input, request: requestId });
+        tab.rows.push({ ...key, kind: 'question', tool, text: input, question: questionOf(entry), ...(entry.cut === true ? { part: true } : {}) });
         return;
       case 'answered':
-        tab.rows = tab.rows.filter(({ request }) => request === undefined || request !== requestId);
+        return settle(tab, entry);
     }
   }
 
@@ -222,7 +322,7 @@ export class Conversations {
 
   #done(tab: Tab): void {
     this.#end(tab);
-    tab.rows = tab.rows.filter(({ kind }) => kind !== 'question'); // nobody waits for its answer
+    for (const row of tab.rows) if (row.question?.state === 'open') row.question = { ...row.question, state: 'cancelled' }; // nobody waits for its answer
     tab.working = tab.hung = false;
     this.#settle(tab);
   }
@@ -237,5 +337,39 @@ export class Conversations {
       if (this.#tabs.size <= mostTabs) return;
       if (tab.id !== this.#shown && tab.id !== this.#active && !this.thinking(tab)) this.#tabs.delete(tab.id);
     }
+  }
+}
+
+// unknown is what is said of a message that may have arrived.
+export const unknown = 'Nobody knows whether this arrived';
+
+// asks is the first question of a tab that is open.
+export const asks = (tab: Tab): Question | undefined => tab.rows.find(({ question }) => question?.state === 'open')?.question;
+
+// questionOf reads a question. What the tool is to do is a command, or JSON.
+function questionOf({ requestId = '', tool = '', input = '', revision = 1, expiresAt }: Entry): Question {
+  return { kind: 'asked', id: requestId, tool, input: inputOf(tool, input), revision, state: 'open', ...(expiresAt === undefined ? {} : { expiresAt }) };
+}
+
+function inputOf(tool: string, input: string): unknown {
+  if (tool !== 'Bash') {
+    try {
+      const value: unknown = JSON.parse(input);
+      if (typeof value === 'object' && value !== null) return value;
+    } catch {
+      // A text, as it is.
+    }
+  }
+  return { command: input };
+}
+
+const states: Record<string, Question['state']> = { allowed: 'decided', denied: 'decided', timeout: 'timeout' };
+
+// settle notes what became of a question.
+function settle(tab: Tab, { requestId = '', outcome = '', by = '' }: Entry): void {
+  const state = states[outcome] ?? 'cancelled';
+  const answer = state === 'decided' && by !== '' ? { answer: { by, decision: outcome === 'allowed' ? 'allow_once' : 'deny' } } : {};
+  for (const row of tab.rows) {
+    if (row.question?.id === requestId && row.question.state === 'open') row.question = { ...row.question, state, ...answer };
   }
 }

@@ -5,13 +5,18 @@ import { ApiError, backoff, Origins, pause, webPlatform, whoAmI, type Me } from 
 import { byId, setHidden, setText } from '@fairlead/console/ui/dom.ts';
 import { visible } from '@fairlead/console/ui/visible.ts';
 import { isLink, readLink, unusable, type Link } from '../signin/link.ts';
-import { App } from './app.ts';
+import { App, type Left } from './app.ts';
 import { configuration } from './config.ts';
+import { Wanted } from './wanted.ts';
 
 const { storage } = chrome;
 const stored = 'link';
 let attempt = 0; // a later sign-in ends an earlier one's attempts
 let app: App | undefined;
+let left: Left | undefined; // of an App whose token is over
+let last = ''; // the person who was here
+const text = byId('chat-text', HTMLTextAreaElement);
+const wanted = new Wanted((what) => converse(what));
 
 const { origins } = await configuration();
 
@@ -43,6 +48,14 @@ async function forget(problem = ''): Promise<void> {
   ask(problem);
 }
 
+// expire signs out for the token is over. What the person has written waits for
+// her, and so does the sandbox, for a minute.
+function expire(why: string): void {
+  left = app?.leave();
+  app = undefined;
+  void forget(why);
+}
+
 // use goes on as the link's person. The token is kept in memory, until the
 // browser ends or the person signs out.
 async function use(link: Link): Promise<void> {
@@ -71,14 +84,33 @@ async function enter(link: Link, { user, sessions }: Me, relays: Origins): Promi
   const session = sessions.find(({ id }) => id === link.session) ?? sessions[0];
   if (session === undefined) return forget(`${visible(user.name)} has no session.`);
   app?.stop();
+  if (last !== '' && last !== user.id) text.value = ''; // it is somebody else's
+  last = user.id;
   setText('me', visible(user.name));
   const select = byId('sessions', HTMLSelectElement);
   select.replaceChildren(...sessions.map(({ id, dashboard }) => new Option(visible(dashboard || id), id, false, id === session.id)));
   setHidden('sessions-box', sessions.length < 2);
   select.onchange = () => void use({ ...link, session: select.value });
   document.body.dataset.view = 'panel';
-  app = new App({ session, token: link.token, relays, origins, refused: (error) => void forget(error.status === 401 ? 'You were signed out. Paste your link again.' : error.message) });
+  app = new App({ you: user, session, token: link.token, relays, origins, refused: () => expire('Your sign-in is over. Paste your link again: what you wrote is still here.') });
+  if (left !== undefined) app.take(left);
+  left = undefined;
+  others = sessions.map(({ id }) => id);
+  go = (id) => use({ ...link, session: id });
   await app.start();
+  void wanted.look();
+}
+
+// The person's sessions, and the way to another one.
+let others: string[] = [];
+let go: (session: string) => Promise<void> = async () => {};
+
+// converse shows a conversation that the console has asked for.
+async function converse({ session, conversation }: { session: string; conversation: string }): Promise<boolean> {
+  if (app === undefined || !others.includes(session)) return false;
+  if (app.session !== session) await go(session);
+  app?.converse(conversation);
+  return true;
 }
 
 byId('sign-in').addEventListener('submit', (event) => {
@@ -87,7 +119,11 @@ byId('sign-in').addEventListener('submit', (event) => {
   if (typeof link === 'string') setText('sign-in-problem', unusable[link]);
   else void use(link);
 });
-byId('sign-out').addEventListener('click', () => void forget());
+byId('sign-out').addEventListener('click', () => {
+  text.value = '';
+  left = undefined;
+  void forget();
+});
 setText('sign-in-origin', origins[0] ?? '');
 
 const given = fromAddress();

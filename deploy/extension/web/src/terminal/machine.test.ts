@@ -86,3 +86,11 @@ test('a ping is answered, and what isn’t known is let be', () => {
   assert.deepEqual(effects, [{ do: 'answer', message: { type: 'pong', ts: 7 } }]);
   assert.deepEqual(run(living, message({ type: 'later' }), message({}), due, minted, available, start).effects, []);
 });
+
+test('a network that is back ends the pause', () => {
+  const back = run(living, closedBy(1006), due, refused(true), due, refused(true), { is: 'online' }, due, minted, opened);
+  assert.equal(back.name, 'live');
+  assert.deepEqual(back.effects.slice(-5), ['leave', 'pause 0', 'reattach s', 'open t', 'resize']);
+  assert.deepEqual(run(living, { is: 'online' }).effects, []);
+  assert.deepEqual(run(idle, { is: 'online' }).effects, []);
+});

@@ -26,7 +26,8 @@ export type Happening =
   | { is: 'open' }
   | { is: 'message'; message: Record<string, unknown> }
   | { is: 'closed'; code: number }
-  | { is: 'due' }; // the pause is over
+  | { is: 'due' } // the pause is over
+  | { is: 'online' }; // there is a network again
 
 export type Effect =
   | { do: 'mint' }
@@ -114,6 +115,8 @@ function lost(machine: Machine, state: State & { name: 'lost' }, happening: Happ
       return happening.again ? again(session, tries + 1, since) : end('Its time was over before the connection came back.');
     case 'closed':
       return closed(happening.code) ?? again(session, tries + 1, since);
+    case 'online':
+      return again(session, 0, since);
     case 'start': // the person doesn't want to wait
       return [{ state: { name: 'starting' } }, [{ do: 'leave' }, { do: 'forget' }, { do: 'mint' }]];
     default:

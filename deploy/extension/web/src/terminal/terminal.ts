@@ -14,6 +14,7 @@ export interface Hooks {
   write(bytes: Uint8Array): void;
   reset(): void;
   note(text: string): void; // for the person, once
+  refused(error: ApiError): void; // the token is over
 }
 
 // Kept is where a terminal's name outlives the page.
@@ -88,6 +89,18 @@ export class PanelTerminal {
   look(about: Record<string, unknown> | undefined): void {
     this.#about = about;
     if (this.state.name === 'live' && about !== undefined) this.#tell({ type: 'tabSwitch', ...about });
+  }
+
+  // now connects at once: there may be a network again.
+  now(): void {
+    this.#happen({ is: 'online' });
+  }
+
+  // leave ends the connection. The terminal is kept for a while.
+  leave(): void {
+    this.#forget();
+    this.#leave();
+    this.#machine = idle;
   }
 
   // stop ends the terminal, which nobody comes back to.
@@ -169,8 +182,9 @@ export class PanelTerminal {
 
   #refused(turn: number, error: unknown): void {
     if (turn !== this.#turn) return;
+    if (error instanceof ApiError && error.status === 401) return this.hooks.refused(error);
     const known = error instanceof ApiError;
-    this.#happen({ is: 'refused', reason: known ? error.message : 'the relay gave an answer that makes no sense', again: !known || error.passing || error.status === 401 });
+    this.#happen({ is: 'refused', reason: known ? error.message : 'the relay gave an answer that makes no sense', again: !known || error.passing });
   }
 
   #open(token: string): void {

@@ -40,6 +40,11 @@ export class Follow {
     this.#stream.stop();
   }
 
+  // now ends a pause between two attempts.
+  now(): void {
+    this.#stream.now();
+  }
+
   #begin(): (bytes: Uint8Array) => void {
     const parser = new EventParser();
     const decoder = new TextDecoder();

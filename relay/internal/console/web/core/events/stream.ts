@@ -25,6 +25,7 @@ export class Stream {
   #stop = new AbortController();
   #overdue: unknown;
   #refused = false; // a grant, once
+  #wake: (() => void) | undefined; // ends the pause
 
   constructor(private readonly hooks: StreamHooks, private readonly platform: Platform = webPlatform) {}
 
@@ -36,6 +37,11 @@ export class Stream {
   stop(): void {
     this.platform.clock.clearTimeout(this.#overdue);
     this.#stop.abort();
+  }
+
+  // now ends a pause between two attempts: what was in the way may be gone.
+  now(): void {
+    this.#wake?.();
   }
 
   async #run(stop: AbortSignal): Promise<void> {
@@ -51,7 +57,7 @@ export class Stream {
       if (stop.aborted) return;
       this.#lost();
       failures = this.platform.clock.now() - began >= heldMs ? 0 : failures + 1;
-      await pause(this.platform.clock, backoff(failures, this.platform.random()));
+      await Promise.race([pause(this.platform.clock, backoff(failures, this.platform.random())), new Promise<void>((resolve) => (this.#wake = resolve))]);
     }
   }
 

@@ -25,12 +25,14 @@ export interface Answer {
 export interface QuestionHooks {
   answer(answer: Answer): boolean; // whether it was sent
   around(change: () => void): boolean; // a change of the row's height; whether the end stays in view
+  once?: boolean; // it can be allowed or denied, and no more be said
 }
 
 export interface Asking {
   you: string;
   mayApprove: boolean;
   name(id: string): string;
+  why?: string; // somebody who may approve can't answer here
 }
 
 // A question that has just come into view has no buttons for this long: what was
@@ -55,7 +57,7 @@ export class QuestionRow {
     this.guard();
   }
 
-  draw(asked: Asked, { you, mayApprove, name }: Asking): void {
+  draw(asked: Asked, { you, mayApprove, name, why = 'Somebody who may approve has to answer.' }: Asking): void {
     const first = this.#asked === undefined;
     this.#asked = asked;
     if (first) this.#build(asked);
@@ -65,7 +67,7 @@ export class QuestionRow {
     setHidden(this.#left, !open);
     setHidden(this.#body, !open);
     if (!open) this.#answered = false;
-    setText(this.#outcome, this.#answered ? 'Answering…' : open ? (mayApprove ? '' : 'Somebody who may approve has to answer.') : answered(asked, you, (id) => visible(name(id))));
+    setText(this.#outcome, this.#answered ? 'Answering…' : open ? (mayApprove ? '' : why) : answered(asked, you, (id) => visible(name(id))));
     this.tick(Date.now());
   }
 
@@ -115,6 +117,7 @@ export class QuestionRow {
   }
 
   #decide(asked: Asked): Node[] {
+    if (this.hooks.once === true) return [this.#button('Allow', 'btn-chat-allow', 'button small primary', () => ({ allow: true })), this.#button('Deny', 'btn-chat-deny', 'button small', () => ({ allow: false }))];
     const [rule] = rulesOf(asked.tool, asked.input);
     return [
       this.#button('Allow', 'btn-chat-allow', 'button small primary', () => ({ allow: true })),
