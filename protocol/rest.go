@@ -7,6 +7,7 @@ type PTYInfo struct {
 	ID        PTYID   `json:"id"`
 	CreatorID UserID  `json:"creator_id,omitempty"`
 	Command   string  `json:"command,omitempty"`
+	Dir       string  `json:"dir,omitempty"` // where it began, below the workspace; absent: in that
 	Cols      int     `json:"cols"`
 	Rows      int     `json:"rows"`
 	CreatedAt int64   `json:"created_at"` // Unix milliseconds

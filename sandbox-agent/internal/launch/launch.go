@@ -148,6 +148,16 @@ func shared(dir string) bool {
 	return err == nil && st.Mode().Perm()&0o003 == 0o003
 }
 
+// Below returns the path of a folder below the workspace, "" for the workspace and
+// for a folder that isn't below it.
+func (s Setup) Below(folder string) string {
+	rel, err := filepath.Rel(s.Workspace, folder)
+	if err != nil || rel == "." || !filepath.IsLocal(rel) {
+		return ""
+	}
+	return rel
+}
+
 // CommandLine returns what a list of terminals shows as the command: of what p
 // doesn't name, the program alone.
 func CommandLine(p op.PTYCreate, l pty.Launch) string {

@@ -41,7 +41,7 @@ func (g *ground) start(l pty.Launch) (t *Terminal, err error) {
 		return nil, err
 	}
 	info := protocol.PTYInfo{
-		ID: id, CreatorID: p.CreatorID, Command: launch.CommandLine(p, l), Cols: l.Cols, Rows: l.Rows,
+		ID: id, CreatorID: p.CreatorID, Command: launch.CommandLine(p, l), Dir: h.Setup().Below(l.Dir), Cols: l.Cols, Rows: l.Rows,
 		CreatedAt: time.Now().UnixMilli(), Egress: g.egress, Conversation: p.Conversation,
 	}
 	if p.Spawn == op.SpawnLazy {

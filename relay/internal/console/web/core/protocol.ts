@@ -166,6 +166,8 @@ export interface TerminalInfo {
   rows: number;
   created_at: number; // Unix milliseconds
   egress?: string; // 'advisory' or 'enforced'; absent: it connects to any host
+  dir?: string; // where a shell of a web client began, below the workspace
+  waiting?: boolean; // its program starts with the first byte that is typed
   exited?: { exit_code?: number; signal?: string } | null;
 }
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { atWork, nobody, update, type Control, type ControlState, type ServerMessage } from '@fairlead/core';
 import { dropped, nameOf, notice, refusal } from '../terminal/words.ts';
-import { agentOf, controlOf, labels, noAgent, peopleOf } from './model.ts';
+import { agentOf, controlOf, hintOf, labels, noAgent, peopleOf } from './model.ts';
 
 const state = (more: Partial<ControlState> = {}): ControlState => ({
   type: 'control_state', controller: 'usr_a', requests: [], term: 1, agent_state: 'stopped', you: 'usr_b', can_control: true, ...more,
@@ -99,6 +99,16 @@ test('what an agent does is said once', () => {
 test('terminals are named by their program', () => {
   const list = ['', '/usr/bin/htop -d 5', undefined, '-bash'].map((command, i) => ({ id: `p${i}`, cols: 80, rows: 24, created_at: i, ...(command === undefined ? {} : { command }) }));
   assert.deepEqual([...labels(list).values()], ['shell 1', 'htop', 'shell 2', 'bash']);
+});
+
+test('shells are named by their program and folder, and say when they have not begun', () => {
+  const shell = (id: string, command: string, more = {}) => ({ id, command, cols: 80, rows: 24, created_at: 0, ...more });
+  const list = [
+    shell('pty_n3xk', 'claude', { dir: 'apps/shop' }), shell('pty_b', 'claude', { dir: 'apps/shop' }), shell('pty_c', 'codex', { dir: 'a\u202eb' }),
+    shell('pty_d', 'claude', { waiting: true }), shell('pty_e', 'bash', { dir: './' }),
+  ];
+  assert.deepEqual([...labels(list).values()], ['claude · shop 1', 'claude · shop 2', 'codex · a⟨U+202E⟩b', 'claude', 'bash']);
+  assert.deepEqual(list.map(hintOf).slice(0, 4), ['claude · in apps/shop', 'claude · in apps/shop', 'codex · in a⟨U+202E⟩b', 'claude · starts with the first key']);
 });
 
 test('what was refused for good is said, with what to do about it', () => {

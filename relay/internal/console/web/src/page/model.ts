@@ -4,6 +4,7 @@ import { agentHolder, atWork, controls, hasEnded, type Connection, type Control,
 import { agentLabel, programOf, turnText, type AgentView } from '../agents/agents.ts';
 import type { ShareView } from '../terminal/share.ts';
 import { nameOf } from '../terminal/words.ts';
+import { visible } from '../ui/visible.ts';
 
 export type Tone = 'good' | 'busy' | 'bad' | 'idle';
 
@@ -14,6 +15,7 @@ export interface Tab {
   active: boolean;
   ended: boolean;
   unseen: boolean;
+  waiting: boolean; // its program starts with the first key
   mine: boolean;
   egress: string; // '' where it connects to any host
   page: boolean; // a plugin's, which nobody closes here
@@ -224,9 +226,23 @@ export function peopleOf(c: Control, live: boolean): Model['people'] {
   return { count: c.count, list };
 }
 
-// labels names terminals by their program, numbered where that is not enough.
+// The last part of a folder's path is what people know it by, up to so long.
+const mostFolder = 24;
+
+const folderOf = ({ dir = '' }: TerminalInfo): string => visible(dir.split('/').filter((part) => part !== '' && part !== '.').at(-1) ?? '').slice(0, mostFolder);
+
+// hintOf is what is said of a terminal's tab: its command, where it began, and
+// whether that has begun at all.
+export const hintOf = (info: TerminalInfo): string => [
+  info.command ?? '', info.dir === undefined || info.dir === '' ? '' : `in ${visible(info.dir)}`, info.waiting === true ? startsLater : '',
+].filter((text) => text !== '').join(' · ');
+
+export const startsLater = 'starts with the first key';
+
+// labels names terminals by their program, and their folder if they have one,
+// numbered where that is not enough.
 export function labels(list: TerminalInfo[]): Map<string, string> {
-  const names = list.map((t) => programOf(t.command) || 'shell');
+  const names = list.map((t) => [programOf(t.command) || 'shell', folderOf(t)].filter((part) => part !== '').join(' · '));
   const seen = new Map<string, number>();
   const result = new Map<string, string>();
   list.forEach((terminal, i) => {

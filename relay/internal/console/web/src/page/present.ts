@@ -7,7 +7,7 @@ import type { Pane } from '../terminal/pane.ts';
 import { noShare, shareOf } from '../terminal/share.ts';
 import { font } from '../ui/theme.ts';
 import type { TerminalList } from './list.ts';
-import { agentOf, bannerOf, controlOf, noAgent, noControl, overdue, peopleOf, progressOf, statusOf, titleOf, type Model, type Tab } from './model.ts';
+import { agentOf, bannerOf, controlOf, hintOf, noAgent, noControl, overdue, peopleOf, progressOf, startsLater, statusOf, titleOf, type Model, type Tab } from './model.ts';
 import { pageTab, type Pages } from '../plugins/pages.ts';
 import type { Panes } from './panes.ts';
 
@@ -47,12 +47,13 @@ export class Presenter {
     const state = terminal.connection;
     const over = hasEnded(state);
     // A connection that is back at once was never away.
+    const waits = this.list.find(pane.id)?.waiting === true;
     const there = state.everAttached && state.phase.name !== 'over' && !overdue(state, now);
     const live = there && state.waiting === null && !over;
     const known = !over && state.everAttached;
     const requests = pane.mine && live ? this.#requests(pane) : [];
     return {
-      status: statusOf(state),
+      status: waits && statusOf(state).tone === 'good' ? { tone: 'idle', text: 'Starts with the first key' } : statusOf(state),
       tabs,
       mayCreate,
       people: peopleOf(control, live),
@@ -82,10 +83,11 @@ export class Presenter {
       return {
         id: info.id,
         label: names.get(info.id) ?? info.id,
-        hint: info.command ?? '',
+        hint: hintOf(info),
         active: pane !== undefined && pane === this.panes.shown,
         ended: ended(info, pane),
         unseen: pane?.unseen ?? false,
+        waiting: info.waiting === true && !ended(info, pane),
         mine: pane?.mine ?? false,
         egress: terminalEgress(info.egress),
         page: false,
@@ -93,7 +95,7 @@ export class Presenter {
     });
     return [...terminals, ...this.pages.all.map((plugin): Tab => ({
       id: pageTab(plugin.name), label: plugin.name, hint: `Page of a program in ${names.get(plugin.pty_id) ?? 'a terminal'}`,
-      active: plugin.name === this.pages.shown, ended: false, unseen: false, mine: false, egress: '', page: true,
+      active: plugin.name === this.pages.shown, ended: false, unseen: false, waiting: false, mine: false, egress: '', page: true,
     }))];
   }
 
@@ -111,7 +113,7 @@ export class Presenter {
     const scale = Math.round(screen.scale * 100);
     const elsewhere = mine && !leads ? ['sized by your other window'] : [];
     const egress = terminalEgress(this.list.find(id)?.egress);
-    return [`${screen.cols} × ${screen.rows}`, ...(scale === 100 ? [] : [`${scale} %`]), ...elsewhere, ...(egress === '' ? [] : [egress])].join(' · ');
+    return [`${screen.cols} × ${screen.rows}`, ...(scale === 100 ? [] : [`${scale} %`]), ...elsewhere, ...(egress === '' ? [] : [egress]), ...(this.list.find(id)?.waiting === true ? [startsLater] : [])].join(' · ');
   }
 }
 

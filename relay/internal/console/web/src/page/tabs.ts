@@ -28,6 +28,7 @@ export class TabBar {
       element.classList.toggle('ended', tab.ended);
       element.classList.toggle('unseen', tab.unseen);
       element.classList.toggle('mine', tab.mine);
+      element.classList.toggle('waiting', tab.waiting);
       element.classList.toggle('page', tab.page);
       setText(button.lastElementChild ?? button, tab.label);
       setAttribute(button, 'title', [tab.hint, tab.egress].filter((text) => text !== '').join(' · '));
