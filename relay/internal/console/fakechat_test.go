@@ -54,6 +54,7 @@ func (f *fakeRelay) registerChat(mux *http.ServeMux) {
 	mux.HandleFunc("GET /api/providers/sessions/recent", data(`{"sessions":[
 		{"sessionId":"`+string(conversation)+`","provider":"claude","summary":"Mend the build","isProcessing":false},
 		{"sessionId":"c2","provider":"claude","summary":"A \u202elong talk","isProcessing":true}]}`))
+	mux.HandleFunc("GET /sidebar-tabs", f.listSidePanel)
 	mux.HandleFunc("GET /api/projects", func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := f.user(w, r, true); ok {
 			answer(w, 200, []map[string]string{{"projectId": "prj_1"}})

@@ -3,6 +3,7 @@
 
 import { Chats, fits, fold, isEvent, Queue, read, subscribed, type ChatFrame, type ChatOptions, type Conversation, type Image, type Item, type Outgoing, type RunStateFrame, type Session } from '@fairlead/core';
 import { byId, h, keyed, setAttribute, setHidden, setText } from '../ui/dom.ts';
+import { hint } from '../ui/ask.ts';
 import { messageOf } from '../ui/format.ts';
 import type { SidePanel } from '../ui/side.ts';
 import { tab, unsent } from '../ui/storage.ts';
@@ -13,6 +14,7 @@ import { Elsewhere, type Terminals } from './elsewhere.ts';
 import { mayStop, newsOf, none, noteOf, sendOf, whyWaits, type ChatModel, type Talk } from './model.ts';
 import { titleOf, type Answer } from './question.ts';
 import { Rows, type Row } from './rows.ts';
+import { SidePanelTabs, words } from './sidepanel.ts';
 
 export interface ChatPanelOptions {
   you: string;
@@ -32,6 +34,7 @@ export class ChatPanel implements SidePanel {
   readonly #rows: Rows;
   readonly #composer: Composer;
   readonly #elsewhere: Elsewhere;
+  readonly #sidePanel: SidePanelTabs;
   readonly #list = byId('chat-list');
   #talks: Talk[] = [];
   #providers: Provider[] = [];
@@ -87,6 +90,11 @@ export class ChatPanel implements SidePanel {
       askControl: () => this.#chats.say({ type: 'chat.request_control', sessionId: this.#model.talk?.id }),
     });
     this.#elsewhere = new Elsewhere(options.terminals, () => this.#focus());
+    this.#sidePanel = new SidePanelTabs(session, () => this.#later());
+    byId('chat-aside').addEventListener('click', () => {
+      const { talk } = this.#model;
+      if (talk !== undefined) void this.#sidePanel.show(talk.id).then((shown) => hint(words[shown]));
+    });
     byId('chat-new', HTMLFormElement).addEventListener('submit', (event) => {
       event.preventDefault();
       void this.#create();
@@ -158,6 +166,7 @@ export class ChatPanel implements SidePanel {
     this.#follow();
     if (talk !== undefined && talk.id !== '') {
       void this.#readHistory(talk.id);
+      void this.#sidePanel.read();
       this.#composer.offer(this.#providers.find(({ provider }) => provider === talk.provider));
     }
     this.#draw();
@@ -320,6 +329,7 @@ export class ChatPanel implements SidePanel {
     setHidden('chat-talk', talk === undefined);
     setText('chat-where', talk === undefined ? '' : visible(talk.title || talk.provider));
     setHidden('chat-back', talk === undefined);
+    setHidden('chat-aside', talk === undefined || !this.#sidePanel.has(talk.id));
     setHidden('chat-new', !this.options.mayTalk);
     this.#drawList();
     this.#ask();

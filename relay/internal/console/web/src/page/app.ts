@@ -15,6 +15,7 @@ import { byId, h } from '../ui/dom.ts';
 import { forgetLink, otherSession, tab } from '../ui/storage.ts';
 import { Actions } from './actions.ts';
 import { card } from './card.ts';
+import { validId } from './link.ts';
 import { TerminalList } from './list.ts';
 import { labels } from './model.ts';
 import { Panels } from './panels.ts';
@@ -145,10 +146,13 @@ export class App {
     await this.#list.readFirst(() => card({ title: 'The sandbox can’t be reached', text: 'Trying again by itself.' }));
     card(null);
     this.#approvals?.start();
+    const converse = tab.get('converse');
+    tab.set('converse', null);
     const first = this.#list.find(wanted ?? '') ?? this.#list.running[0] ?? this.#list.all[0];
     if (first === undefined) this.#empty();
     else this.#select(first.id, true);
     this.#pages.readAgain();
+    if (validId(converse)) this.#panels.converse(converse);
     this.#listen();
   }
 

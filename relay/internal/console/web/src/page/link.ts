@@ -12,6 +12,7 @@ export interface Link {
   token: string;
   session: string | null;
   pty: string | null;
+  chat: string | null; // the conversation that is opened beside it
   size: string | null; // 'follow': this page is a panel, and never gives the terminal its size
 }
 
@@ -21,8 +22,11 @@ export function takeLink(): Link | undefined {
   const link = new URLSearchParams(location.hash.slice(1));
   const token = link.get('token');
   if (location.hash !== '') history.replaceState(null, '', location.pathname);
-  return token === null || token === '' ? undefined : { token, session: link.get('session'), pty: link.get('pty'), size: link.get('size') };
+  return token === null || token === '' ? undefined : { token, session: link.get('session'), pty: link.get('pty'), chat: link.get('chat'), size: link.get('size') };
 }
+
+// validId reports whether what a link names can be an id of ours.
+export const validId = (name: string | null): name is string => /^[A-Za-z0-9_.:-]{1,128}$/.test(name ?? '');
 
 // What a link amounts to: taken, left for good, or left because the person
 // wants to stay who they are.

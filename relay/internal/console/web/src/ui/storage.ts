@@ -34,7 +34,7 @@ function keep(area: () => Storage) {
   };
 }
 
-export const tab = keep(() => sessionStorage); // token, person, session, pty, size, origin, chat, what is unsent
+export const tab = keep(() => sessionStorage); // token, person, session, pty, size, origin, chat, the conversation that a link wants opened, what is unsent
 
 // person is who the tab's token was last found to be for.
 export function person(): Person | undefined {
@@ -56,8 +56,9 @@ function forgetUnsent(but: string): void {
 }
 
 // become makes the tab that of a link.
-export function become(link: { token: string; session: string | null; pty: string | null; size: string | null }): void {
+export function become(link: { token: string; session: string | null; pty: string | null; chat: string | null; size: string | null }): void {
   for (const name of ['token', 'session', 'pty', 'size'] as const) tab.set(name, link[name]);
+  tab.set('converse', link.chat);
   tab.set('person', null);
 }
 
