@@ -80,7 +80,7 @@ func testWaitingTerminal(t *testing.T, browser context.Context) {
 	alice := newTab(t, browser, axeCore(t))
 	alice.open(relay.link("alice"))
 	alice.untilText("tabs", "claude · shop")
-	alice.untilText("status", "Starts with the first key")
+	alice.untilText("status", "Waits for a key")
 	alice.until(`document.querySelector('.tab-box.waiting .tab').title.includes('starts with the first key')`)
 	alice.axe("a terminal that waits")
 	alice.picture("waiting-wide")

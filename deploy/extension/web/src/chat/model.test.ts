@@ -33,8 +33,9 @@ test('a result that was said already isn’t said twice, one that wasn’t is', 
 test('a message is there at once, and its entry takes its place', () => {
   const chat = new Conversations();
   const row = chat.say('hello ', 'n');
-  assert.ok(chat.thinking(chat.shown));
+  assert.deepEqual([chat.thinking(chat.shown), chat.taken(chat.shown)], [true, false]);
   chat.answered(row, 'working');
+  assert.ok(chat.taken(chat.shown));
   chat.entry({ id: 0, ...user('hello') });
   assert.deepEqual(rows(chat), ['user hello']);
   assert.ok(chat.thinking(chat.shown), 'until the agent says that it is done');

@@ -129,6 +129,11 @@ export class Conversations {
     return tab.working || tab.rows.some(({ sending }) => sending === 'sending' || sending === 'working');
   }
 
+  // taken says that what the dots stand for has arrived.
+  taken(tab: Tab): boolean {
+    return tab.working || tab.rows.some(({ sending }) => sending === 'working');
+  }
+
   show(id: number): void {
     this.#shown = id;
     this.tab(id).unread = false;

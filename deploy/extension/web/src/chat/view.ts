@@ -47,7 +47,7 @@ export class ChatView {
       setHidden('chat-empty', shown.rows.length > 0);
       setHidden('chat-cut', !shown.cut);
       setHidden('chat-dots', !chat.thinking(shown) || asks(shown) !== undefined);
-      setText('chat-dots-text', shown.hung ? 'No sign of life for five minutes' : 'Claude is working');
+      setText('chat-dots-text', shown.hung ? 'No sign of life for five minutes' : chat.taken(shown) ? 'Claude is working' : 'On its way to Claude');
       byId('chat').dataset.working = String(shown.working);
       setHidden('chat-stop', !chat.thinking(shown));
       this.#drawElsewhere(chat);

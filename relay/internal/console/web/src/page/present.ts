@@ -53,7 +53,7 @@ export class Presenter {
     const known = !over && state.everAttached;
     const requests = pane.mine && live ? this.#requests(pane) : [];
     return {
-      status: waits && statusOf(state).tone === 'good' ? { tone: 'idle', text: 'Starts with the first key' } : statusOf(state),
+      status: waits && statusOf(state).tone === 'good' ? { tone: 'idle', text: 'Waits for a key' } : statusOf(state),
       tabs,
       mayCreate,
       people: peopleOf(control, live),
