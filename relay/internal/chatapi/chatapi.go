@@ -6,13 +6,13 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/access"
 	"github.com/fairlead/fairlead/relay/internal/chathub"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
+	"github.com/fairlead/fairlead/relay/internal/gateway"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
 	"github.com/fairlead/fairlead/relay/internal/reverseproxy"
 	"github.com/fairlead/fairlead/relay/internal/webapp"
@@ -46,40 +46,12 @@ type API struct {
 	resends resends
 	proxy   *reverseproxy.Proxy
 
-	// What a socket's client has asked for goes on without the socket. Nothing is
-	// added once closed is set.
-	running sync.WaitGroup
-	mu      sync.Mutex
-	closed  bool // guarded by mu
+	tasks gateway.Tasks // what a socket's client has asked for goes on without the socket
 }
 
 // Close waits for what clients have asked for, until ctx ends; it ends by itself
 // within a minute. The sockets are the hubs' to end.
-func (a *API) Close(ctx context.Context) {
-	a.mu.Lock()
-	a.closed = true
-	a.mu.Unlock()
-	over := make(chan struct{})
-	go func() { // ends with what runs
-		a.running.Wait()
-		close(over)
-	}()
-	select {
-	case <-over:
-	case <-ctx.Done():
-	}
-}
-
-// begin runs fn on a goroutine that Close waits for. It reports whether it does:
-// not once the API is closed.
-func (a *API) begin(fn func()) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.closed {
-		a.running.Go(fn)
-	}
-	return !a.closed
-}
+func (a *API) Close(ctx context.Context) { a.tasks.Close(ctx, nil) }
 
 // refuse answers with err and counts it.
 func (a *API) refuse(w http.ResponseWriter, err error) {

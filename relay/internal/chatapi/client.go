@@ -63,7 +63,7 @@ func (c *client) queue(lane string, named protocol.ConversationID, clientMessage
 			defer c.api.weight.remove(c.user, size)
 			do()
 		}
-		if c.lanes.add(lane, weighed, c.api.begin) {
+		if c.lanes.add(lane, weighed, c.api.tasks.Go) {
 			return
 		}
 		c.api.weight.remove(c.user, size)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"sync"
 
 	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/protocol"
@@ -49,40 +48,12 @@ type API struct {
 	claude probes[available]
 	agents probes[working]
 
-	// Sockets, and what goes on without them. Nothing is added once closed is set.
-	running sync.WaitGroup
-	mu      sync.Mutex
-	closed  bool // guarded by mu
+	tasks gateway.Tasks // sockets, and what goes on without them
 }
 
 // Close ends the sockets and waits for them and for what they have asked for, until
 // ctx ends; that ends by itself within a minute.
-func (a *API) Close(ctx context.Context) {
-	a.mu.Lock()
-	a.closed = true
-	a.mu.Unlock()
-	a.here.leave()
-	over := make(chan struct{})
-	go func() { // ends with what runs
-		a.running.Wait()
-		close(over)
-	}()
-	select {
-	case <-over:
-	case <-ctx.Done():
-	}
-}
-
-// begin runs fn on a goroutine that Close waits for. It reports whether it does:
-// not once the API is closed.
-func (a *API) begin(fn func()) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.closed {
-		a.running.Go(fn)
-	}
-	return !a.closed
-}
+func (a *API) Close(ctx context.Context) { a.tasks.Close(ctx, a.here.leave) }
 
 // needs is what a grant must carry in its session to open the terminal.
 var needs = []protocol.Capability{protocol.CapView, protocol.CapControl, protocol.CapShell}

@@ -92,7 +92,7 @@ func (a *API) Socket(w http.ResponseWriter, r *http.Request) {
 	}
 	// The request's goroutine would keep its headers, its buffers and a deep stack for
 	// as long as the socket lives.
-	if !a.begin(func() {
+	if !a.tasks.Go(func() {
 		defer leave()
 		s.serve()
 	}) {
@@ -319,7 +319,7 @@ func (s *socket) tell(ctx context.Context, now tab) {
 }
 
 // begin implements [teller].
-func (s *socket) begin(fn func()) bool { return s.api.begin(fn) }
+func (s *socket) begin(fn func()) bool { return s.api.tasks.Go(fn) }
 
 // skipped implements [teller].
 func (s *socket) skipped() { s.api.Metrics.TabsSkipped.Inc() }

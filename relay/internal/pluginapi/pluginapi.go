@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/access"
@@ -27,9 +26,7 @@ type API struct {
 	Metrics  *Metrics
 	Log      *slog.Logger
 
-	running sync.WaitGroup
-	mu      sync.Mutex
-	closed  bool // guarded by mu: nothing is added to running
+	tasks gateway.Tasks // the sockets
 }
 
 // Register adds the route. It must be behind Front.
@@ -58,30 +55,7 @@ func nameOf(r *http.Request) string {
 }
 
 // Close waits for the sockets until ctx ends. Requests must have ended them.
-func (a *API) Close(ctx context.Context) {
-	a.mu.Lock()
-	a.closed = true
-	a.mu.Unlock()
-	over := make(chan struct{})
-	go func() { // ends with the sockets
-		a.running.Wait()
-		close(over)
-	}()
-	select {
-	case <-over:
-	case <-ctx.Done():
-	}
-}
-
-// begin runs fn on a goroutine that Close waits for. It reports whether it does.
-func (a *API) begin(fn func()) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if !a.closed {
-		a.running.Go(fn)
-	}
-	return !a.closed
-}
+func (a *API) Close(ctx context.Context) { a.tasks.Close(ctx, nil) }
 
 // serve is GET /plugin-ws/{name}. It refuses before the upgrade whoever isn't
 // admitted; everything else is said by a Close frame, which a browser can read.
@@ -114,7 +88,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	// The request's goroutine would keep its headers, its buffers and a deep stack for
 	// as long as the socket lives.
-	if !a.begin(func() {
+	if !a.tasks.Go(func() {
 		defer leave()
 		s.run()
 	}) {
