@@ -230,7 +230,8 @@ func (b *builder) conversations() error {
 	}
 	providers := provider.All(provider.Options{ContextWindow: int64(b.cfg.ChatWindow)})
 	b.opened.Hosting = chat.NewHosting(b.programs.agents, b.variables)
-	start := &bringing{Programs: b.opened.Hosting}
+	tabs := &bound{Programs: b.opened.Hosting}
+	start := &bringing{Programs: tabs}
 	chats, err := chat.Open(chat.Options{
 		Dir: filepath.Join(b.cfg.StateDir, "chat"), Workspace: b.cfg.Workspace, Providers: providers,
 		Programs: start, Assets: images,
@@ -250,7 +251,7 @@ func (b *builder) conversations() error {
 	if err != nil {
 		return err
 	}
-	if err := b.sidebars(chats); err != nil {
+	if tabs.panels, err = b.sidebars(chats); err != nil {
 		return err
 	}
 	b.history = start.history
@@ -259,17 +260,18 @@ func (b *builder) conversations() error {
 }
 
 // sidebars adds the chat of side panels.
-func (b *builder) sidebars(chats *chat.Chats) error {
+func (b *builder) sidebars(chats *chat.Chats) (*sidebar.Sidebars, error) {
 	panels, err := sidebar.Open(sidebar.Options{
 		Dir: filepath.Join(b.cfg.StateDir, "sidebar"), Workspace: b.cfg.Workspace, Conversations: panelTalks{chats},
 		Browser: b.browsers, Activity: b.browsers.activity, Tools: b.browsers.panelTools(),
 		Revoked: b.authority.Trust.Revocations.Set, Secrets: b.secrets, Log: b.log,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
+	b.browsers.Observe(panels)
 	b.features.Add(panels)
-	return nil
+	return panels, nil
 }
 
 // fileOwner returns the uid that files have which people put into the workspace:

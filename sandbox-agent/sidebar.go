@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
@@ -44,7 +46,7 @@ type watchedBrowser struct {
 
 // Tools implements [toolbox.Set].
 func (w watchedBrowser) Tools(caller toolbox.Caller) []toolbox.Tool {
-	return sidebar.Watched{Set: w.Browser, Activity: w.activity}.Tools(caller)
+	return sidebar.Watched{Set: w.Browser, Places: w.Browser, Activity: w.activity}.Tools(caller)
 }
 
 // Tabs implements [sidebar.Browser].
@@ -54,4 +56,33 @@ func (w watchedBrowser) Tabs(ctx context.Context, session protocol.SessionID) []
 		all = append(all, sidebar.BrowserTab{ID: lineup.Tab(tab.ID), URL: tab.URL, Title: tab.Title})
 	}
 	return all
+}
+
+// Closed implements [sidebar.Browser].
+func (w watchedBrowser) Closed(session protocol.SessionID, tab lineup.Tab) bool {
+	return w.TabClosed(session, int(tab))
+}
+
+// Active implements [sidebar.Browser].
+func (w watchedBrowser) Active(session protocol.SessionID) lineup.Tab {
+	return lineup.Tab(w.ActiveTab(session))
+}
+
+// Switch implements [sidebar.Browser].
+func (w watchedBrowser) Switch(session protocol.SessionID, tab lineup.Tab) {
+	_ = w.SwitchTab(session, int(tab)) // a panel shows tabs that aren't open as well
+}
+
+// bound starts programs of conversations, those of side panels' tabs bound to theirs.
+type bound struct {
+	chat.Programs
+	panels *sidebar.Sidebars // set before anything starts
+}
+
+// Start implements [chat.Programs].
+func (b *bound) Start(ctx context.Context, p chat.Program) (chat.Process, error) {
+	if tab := b.panels.BoundTab(p.Session, p.Conversation); tab > 0 {
+		p.Command.Env = append(slices.Clone(p.Command.Env), fmt.Sprintf("%s=%d", toolbox.TabVariable, tab))
+	}
+	return b.Programs.Start(ctx, p)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
 // When the server's stream breaks the program is told to look again, for what
@@ -173,6 +174,37 @@ func TestCredentials(t *testing.T) {
 	}
 	if err := Run(t.Context(), Options{In: strings.NewReader(""), Out: io.Discard}); err == nil {
 		t.Error("it runs without credentials")
+	}
+}
+
+// A bridge of a program that is bound to a tab of the browser says so.
+func TestBoundTab(t *testing.T) {
+	for value, want := range map[string]string{"3": "3", "": "", "x": "", "-1": ""} {
+		heard := make(chan string, 64)
+		a := newAgent(t)
+		a.wrap = func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				heard <- r.Header.Get(toolbox.TabHeader)
+				h.ServeHTTP(w, r)
+			})
+		}
+		a.start()
+		p := start(t, Options{Flags: a.credentials(), Getenv: func(name string) string {
+			if name == toolbox.TabVariable {
+				return value
+			}
+			return ""
+		}}, usual())
+		p.greet()
+		succeeds(t, p.call("echo", `{}`))
+		if err := p.end(); err != nil {
+			t.Error(err)
+		}
+		for range len(heard) {
+			if got := <-heard; got != want {
+				t.Errorf("%q: %q", value, got)
+			}
+		}
 	}
 }
 

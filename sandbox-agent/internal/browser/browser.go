@@ -3,6 +3,7 @@ package browser
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/roster"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
 // States of op.BrowserStatus.
@@ -394,6 +396,35 @@ var errNoTabs = protocol.Errorf(protocol.KindNotFound, "no tab is open")
 func (b *Browser) TabClosed(session protocol.SessionID, tab int) bool {
 	t := b.tabsOf(session)
 	return t != nil && t.closed(tab)
+}
+
+// ActiveTab returns the active tab of a session's browser; without one what the
+// next is called.
+func (b *Browser) ActiveTab(session protocol.SessionID) int {
+	t := b.tabsOf(session)
+	if t == nil {
+		return 1
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return cmp.Or(t.roster.Active(), t.roster.Next())
+}
+
+// Place returns the tab that a tool's call is for, as far as known, and how many are
+// open.
+func (b *Browser) Place(caller toolbox.Caller, args json.RawMessage) (tab, open int) {
+	t := b.tabsOf(caller.Session)
+	var a struct {
+		Tab int `json:"tab"`
+	}
+	_ = json.Unmarshal(args, &a) // the tool says what is wrong
+	tab = cmp.Or(a.Tab, caller.Tab)
+	if t == nil {
+		return tab, 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return cmp.Or(tab, t.roster.Active()), len(t.roster.List())
 }
 
 // tabsOf returns the tabs of a session; nil: it has had no browser.

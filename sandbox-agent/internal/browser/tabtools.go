@@ -6,6 +6,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/protocol/taburl"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
@@ -32,7 +33,12 @@ type tabList struct {
 }
 
 func (b *Browser) tabList(ctx context.Context, session protocol.SessionID, tab int) (protocol.ToolResult, error) {
-	return toolbox.JSON(tabList{tab, append([]op.BrowserTab{}, b.Tabs(ctx, session)...)})
+	list := tabList{tab, []op.BrowserTab{}}
+	for _, t := range b.Tabs(ctx, session) {
+		t.URL = taburl.Mask(t.URL)
+		list.Tabs = append(list.Tabs, t)
+	}
+	return toolbox.JSON(list)
 }
 
 // toolTabs starts no Chromium.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
 const (
@@ -283,4 +284,18 @@ func FuzzArguments(f *testing.F) {
 			t.Errorf("passed %q", checked)
 		}
 	})
+}
+
+// A program that is bound to a tab of the browser says so; nonsense says nothing.
+func TestBoundTab(t *testing.T) {
+	w := newWorld(t)
+	for header, want := range map[string]string{
+		"3": "program of pty_1, bound to tab 3", "": "program of pty_1", "-1": "program of pty_1", "x": "program of pty_1",
+		"99999999999": "program of pty_1",
+	} {
+		status, answer, _ := w.do(t, request{method: "POST", path: callPath, body: `{"name":"whoami"}`, header: map[string]string{toolbox.TabHeader: header}})
+		if status != 200 || !strings.Contains(answer, `"`+want+`"`) {
+			t.Errorf("%q: %d %s", header, status, answer)
+		}
+	}
 }

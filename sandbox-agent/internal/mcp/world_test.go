@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -92,6 +93,9 @@ func newWorld(t testing.TB, adjust ...func(*Options)) *world {
 		tool("echo", `"text":{"type":"string"},"count":{"type":"integer"},"big":{}`, echo),
 		tool("whoami", "", func(_ context.Context, c toolbox.Caller, _ json.RawMessage) (protocol.ToolResult, error) {
 			who := "program of " + string(c.PTY)
+			if c.Tab != 0 {
+				who = fmt.Sprintf("%s, bound to tab %d", who, c.Tab)
+			}
 			if c.Grant != nil {
 				who = string(c.Grant.Subject)
 			}

@@ -13,6 +13,7 @@ const (
 	messageFull      = "full"
 	messageDismissed = "dismissed"
 	messageStopped   = "stopped" // it waited, and was dropped with the rest
+	messageClosed    = "closed"  // it waited in a tab that was closed
 	messageFailed    = "failed"  // its run couldn't begin
 	messageLost      = "lost"    // it waited when the agent was restarted
 )
@@ -27,7 +28,7 @@ type counts struct {
 func newCounts() *counts {
 	return &counts{
 		messages: instrument.Counters("fairlead_sidebar_messages_total", "Messages to side panels' agents, by what became of them.", "outcome",
-			messageRuns, messageWaits, messageFull, messageDismissed, messageStopped, messageFailed, messageLost),
+			messageRuns, messageWaits, messageFull, messageDismissed, messageStopped, messageClosed, messageFailed, messageLost),
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "fairlead_sidebar_streams", Help: "Streams of side panels' entries and of browsers' activity.",
 		}),

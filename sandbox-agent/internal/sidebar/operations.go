@@ -68,6 +68,7 @@ func (s *Sidebars) show(ctx context.Context, p *Panel, _ *jws.Command, body *op.
 	if err != nil {
 		return op.SidebarResult{}, err
 	}
+	s.o.Browser.Switch(p.session, t.ID)
 	text, err := json.Marshal(t)
 	return op.SidebarResult{ActiveTab: s.o.Secrets.Mask(text)}, err
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/chat"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/activity"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/lineup"
 )
 
 // Conversations are the sandbox's. Package chat has them.
@@ -30,18 +29,6 @@ type Listening interface {
 	// Next returns the next one, also when ctx has ended if it is there already.
 	Next(ctx context.Context) (protocol.ChatEvent, error)
 	Close()
-}
-
-// A Browser has the tabs that people see in a session's own browser.
-type Browser interface {
-	// Tabs returns them, none while no browser runs.
-	Tabs(context.Context, protocol.SessionID) []BrowserTab
-}
-
-// A BrowserTab is one of them.
-type BrowserTab struct {
-	ID         lineup.Tab
-	URL, Title string
 }
 
 // Options say how side panels work.

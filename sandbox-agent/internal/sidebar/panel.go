@@ -33,6 +33,8 @@ type Panel struct {
 	active  lineup.Tab
 	past    []chapter
 	streams int
+
+	revision uint64 // guarded by mu: of the browser's list of tabs
 }
 
 // newPanel returns a session's panel, which must be restored.
@@ -110,7 +112,11 @@ func (p *Panel) send(m message, shown []BrowserTab) (position int, err error) {
 	if p.closed {
 		return 0, errOver
 	}
-	t, err := p.use(p.target(m.body, shown))
+	id := p.target(m.body, shown)
+	if p.o.Browser.Closed(p.session, id) {
+		return 0, errTabClosed
+	}
+	t, err := p.use(id)
 	if err == nil {
 		err = t.open()
 	}

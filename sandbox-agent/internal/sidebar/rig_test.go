@@ -208,9 +208,8 @@ type rig struct {
 	commands int
 }
 
+// browserTabs are a browser's; −2 stands for a tab 2 that was closed.
 type browserTabs []BrowserTab
-
-func (b *browserTabs) Tabs(context.Context, protocol.SessionID) []BrowserTab { return *b }
 
 func newRig(t *testing.T) *rig {
 	t.Helper()

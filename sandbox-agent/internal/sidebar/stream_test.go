@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/activity"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/lineup"
 )
 
@@ -151,7 +152,7 @@ func TestActivityRoutes(t *testing.T) {
 		if _, err := r.secrets.Change([]string{"hunter2hunter2"}); err != nil {
 			t.Fatal(err)
 		}
-		r.activity.Began(session, "browser_click", []byte(`{"selector":"hunter2hunter2"}`))(protocol.ToolResult{}, nil)
+		r.activity.Began(session, activity.Place{}, "browser_click", []byte(`{"selector":"hunter2hunter2"}`))(activity.Place{}, protocol.ToolResult{}, nil)
 		var page struct {
 			Entries    []map[string]any
 			TotalAdded int

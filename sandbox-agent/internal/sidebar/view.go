@@ -22,6 +22,7 @@ type standing struct {
 	SessionID   string     `json:"sidebarId"`     // of the panel's session
 	Security    security   `json:"security"`      // nothing is looked for
 	First       uint64     `json:"availableFrom"` // the oldest entry that is held
+	TabsRev     uint64     `json:"tabsRevision"`  // changes when browser tabs were opened, closed or switched
 }
 
 // security is what the seed's panel shows of its searches for injected prompts.
@@ -48,7 +49,7 @@ func (p *Panel) standing(tab lineup.Tab) standing {
 	of := p.lineup.Status(tab, now)
 	s := standing{
 		Total: p.entries.Next(), AgentStatus: of.State, ActiveTabID: p.active, Queued: len(of.Waiting), Tab: tab,
-		Busy: []busyTab{}, SessionID: p.now.ID, Security: securityOff, First: p.entries.First(),
+		Busy: []busyTab{}, SessionID: p.now.ID, Security: securityOff, First: p.entries.First(), TabsRev: p.revision,
 	}
 	for _, id := range p.lineup.Busy() {
 		b := p.lineup.Status(id, now)

@@ -14,11 +14,22 @@ import (
 // program reads of pages with them is marked, as strangers have written it.
 type Watched struct {
 	Set      toolbox.Set
+	Places   Places
 	Activity *activity.Log
 }
 
-// reading are the tools whose texts are pages'.
-var reading = []string{"browser_get_content", "browser_get_html", "browser_get_title", "browser_evaluate"}
+// Places say where calls of tools are carried out.
+type Places interface {
+	// Place returns the tab that a call is for, as far as known, and how many are
+	// open.
+	Place(caller toolbox.Caller, args json.RawMessage) (tab, open int)
+}
+
+// reading are the tools whose texts are pages', at least in part.
+var reading = []string{
+	"browser_get_content", "browser_get_html", "browser_get_title", "browser_evaluate", "browser_navigate", "browser_start", "browser_status",
+	"browser_tabs", "browser_tab_open", "browser_tab_close", "browser_tab_switch",
+}
 
 // Tools implements [toolbox.Set].
 func (w Watched) Tools(caller toolbox.Caller) []toolbox.Tool {
@@ -26,9 +37,13 @@ func (w Watched) Tools(caller toolbox.Caller) []toolbox.Tool {
 	for i := range all {
 		name, call := all[i].Name, all[i].Call
 		all[i].Call = func(ctx context.Context, caller toolbox.Caller, args json.RawMessage) (protocol.ToolResult, error) {
-			ended := w.Activity.Began(caller.Session, name, args)
+			place := func() activity.Place {
+				tab, open := w.Places.Place(caller, args)
+				return activity.Place{Tab: tab, Open: open}
+			}
+			ended := w.Activity.Began(caller.Session, place(), name, args)
 			result, err := call(ctx, caller, args)
-			ended(result, err)
+			ended(place(), result, err)
 			if caller.Grant == nil && slices.Contains(reading, name) {
 				result = toolbox.Untrusted(result)
 			}

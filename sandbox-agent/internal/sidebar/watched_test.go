@@ -24,11 +24,16 @@ func (p pages) Tools(toolbox.Caller) (all []toolbox.Tool) {
 	return all
 }
 
+// second has every call in the second of three tabs.
+type second struct{}
+
+func (second) Place(toolbox.Caller, json.RawMessage) (tab, open int) { return 2, 3 }
+
 // What a program reads of a page is marked; people get it as it is; both are
 // watched.
 func TestWatched(t *testing.T) {
 	var log activity.Log
-	w := Watched{pages{"browser_get_content", "browser_click"}, &log}
+	w := Watched{pages{"browser_get_content", "browser_click"}, second{}, &log}
 	said := func(caller toolbox.Caller, i int) string {
 		caller.Session = session
 		result, err := w.Tools(caller)[i].Call(t.Context(), caller, nil)
@@ -47,7 +52,8 @@ func TestWatched(t *testing.T) {
 	if got := said(toolbox.Caller{PTY: "pty_1"}, 1); got != "a page" {
 		t.Errorf("a click says %q", got)
 	}
-	if n := len(log.Newest(session, 100).Entries); n != 8 {
-		t.Errorf("%d entries", n)
+	all := log.Newest(session, 100).Entries
+	if len(all) != 8 || all[0].TabID != 2 || all[7].Tabs != 3 {
+		t.Errorf("%d entries: %+v", len(all), all)
 	}
 }

@@ -152,6 +152,9 @@ func (r *Roster) List() []int { return slices.Clone(r.open) }
 // Active returns the active tab; 0: there is none.
 func (r *Roster) Active() int { return r.active }
 
+// Next returns what the next tab is called, unless who asks for one is bound to it.
+func (r *Roster) Next() int { return r.last + 1 }
+
 // Closed reports whether there was such a tab, and never will be again.
 func (r *Roster) Closed(tab int) bool {
 	return tab > 0 && tab <= r.last && !slices.Contains(r.open, tab) && !slices.Contains(r.asleep, tab)

@@ -4,6 +4,7 @@ package activity
 
 import (
 	"encoding/json"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,7 +45,14 @@ type Entry struct {
 	Status   string   `json:"status,omitempty"`   // "ok" or "error"
 	Error    string   `json:"error,omitempty"`
 	Result   string   `json:"result,omitempty"`
-	Tabs     int      `json:"tabs,omitempty"`
+	Tabs     int      `json:"tabs,omitempty"`  // that were open
+	TabID    int      `json:"tabId,omitempty"` // that it was done in
+}
+
+// A Place is where a tool does something.
+type Place struct {
+	Tab  int // 0: not known
+	Open int // tabs
 }
 
 func (e Entry) size() int {
@@ -119,11 +127,11 @@ func (l *Log) SessionEnded(session protocol.SessionID) {
 }
 
 // add adds an entry.
-func (l *Log) add(session protocol.SessionID, e Entry) {
+func (l *Log) add(session protocol.SessionID, at Place, e Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h, now := l.of(session), time.Now()
-	e.Time, e.Tabs = now.UnixMilli(), 1
+	e.Time, e.Tabs, e.TabID = now.UnixMilli(), at.Open, at.Tab
 	h.entries.Add(e.size(), func(number uint64) Entry {
 		e.ID = number
 		return e
@@ -135,25 +143,25 @@ func (l *Log) add(session protocol.SessionID, e Entry) {
 }
 
 // Began notes that a tool is called, and returns what notes how that ended.
-func (l *Log) Began(session protocol.SessionID, tool string, args json.RawMessage) (ended func(protocol.ToolResult, error)) {
+func (l *Log) Began(session protocol.SessionID, at Place, tool string, args json.RawMessage) (ended func(Place, protocol.ToolResult, error)) {
 	command, shown, address := describe(tool, args)
-	l.add(session, Entry{Type: typeStart, Command: command, Args: shown, URL: address})
+	l.add(session, at, Entry{Type: typeStart, Command: command, Args: shown, URL: address})
 	began := time.Now()
-	return func(result protocol.ToolResult, err error) {
+	return func(at Place, result protocol.ToolResult, err error) {
 		e := Entry{Type: typeEnd, Command: command, Args: shown, URL: address, Duration: time.Since(began).Milliseconds(), Status: "ok", Result: short(textOf(result))}
 		switch {
 		case err != nil:
 			e.Type, e.Status, e.Error, e.Result = typeError, "error", short(protocol.AsError(err).Error()), ""
 		case result.IsError:
 			e.Status, e.Error, e.Result = "error", e.Result, ""
-		case command == commandGoto:
+		case command == commandGoto, strings.HasPrefix(tool, "browser_tab"): // pages' own words, with addresses
 			e.Result = ""
 		case tool == "browser_get_url":
 			e.Result = taburl.Mask(textOf(result))
 		}
-		l.add(session, e)
-		if err == nil && !result.IsError && command == commandGoto {
-			l.add(session, Entry{Type: typeNavigation, URL: address, Status: "ok"})
+		l.add(session, at, e)
+		if err == nil && !result.IsError && address != "" {
+			l.add(session, at, Entry{Type: typeNavigation, URL: address, Status: "ok"})
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestMasked(t *testing.T) {
 		`not JSON`:                                                  {"browser_click", nil},
 	} {
 		var l Log
-		l.Began(session, want.tool, json.RawMessage(args))(text("ok"), nil)
+		l.Began(session, Place{Tab: 2, Open: 3}, want.tool, json.RawMessage(args))(Place{Tab: 2, Open: 3}, text("ok"), nil)
 		for _, e := range kept(&l) {
 			if e.Type != typeNavigation && strings.Join(e.Args, "\x00") != strings.Join(want.args, "\x00") {
 				t.Errorf("%s: %s %q, want %q", args, e.Type, e.Args, want.args)
@@ -58,10 +58,10 @@ func TestMasked(t *testing.T) {
 // Each call is told twice, and a page that was opened once more.
 func TestEntries(t *testing.T) {
 	var l Log
-	l.Began(session, "browser_navigate", []byte(`{"url":"https://a.example/"}`))(text("{}"), nil)
-	l.Began(session, "browser_get_content", nil)(text(strings.Repeat("ä", 300)), nil)
-	l.Began(session, "browser_click", nil)(protocol.ToolResult{}, protocol.Errorf(protocol.KindNotFound, "no such element"))
-	l.Began(session, "browser_wait", nil)(protocol.ToolResult{IsError: true, Content: text("late").Content}, nil)
+	l.Began(session, Place{Tab: 2, Open: 3}, "browser_navigate", []byte(`{"url":"https://a.example/"}`))(Place{Tab: 2, Open: 3}, text("{}"), nil)
+	l.Began(session, Place{Tab: 2, Open: 3}, "browser_get_content", nil)(Place{Tab: 2, Open: 3}, text(strings.Repeat("ä", 300)), nil)
+	l.Began(session, Place{Tab: 2, Open: 3}, "browser_click", nil)(Place{Tab: 2, Open: 3}, protocol.ToolResult{}, protocol.Errorf(protocol.KindNotFound, "no such element"))
+	l.Began(session, Place{Tab: 2, Open: 3}, "browser_wait", nil)(Place{Tab: 2, Open: 3}, protocol.ToolResult{IsError: true, Content: text("late").Content}, nil)
 	var all []string
 	for _, e := range kept(&l) {
 		all = append(all, fmt.Sprint(e.Type, " ", e.Command, " ", e.Status, " ", e.Error, " ", len(e.Result)))
@@ -89,7 +89,7 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%s", events)
 	}
 	for range maxEntries {
-		l.Began(session, "browser_click", nil)(protocol.ToolResult{}, nil)
+		l.Began(session, Place{Tab: 2, Open: 3}, "browser_click", nil)(Place{Tab: 2, Open: 3}, protocol.ToolResult{}, nil)
 	}
 	page := l.Newest(session, 3)
 	if len(page.Entries) != 3 || page.TotalAdded != 2*maxEntries || page.Subscribers != 1 || len(kept(&l)) != maxEntries {
@@ -109,7 +109,7 @@ func TestBounds(t *testing.T) {
 		s.Close()
 	}
 	for i := range maxSessions {
-		l.Began(protocol.SessionID(fmt.Sprint("ses_more", i)), "browser_click", nil)
+		l.Began(protocol.SessionID(fmt.Sprint("ses_more", i)), Place{Tab: 2, Open: 3}, "browser_click", nil)
 	}
 	if _, _, over := first.Next(); !over || len(l.sessions) != maxSessions {
 		t.Errorf("over %t, %d sessions", over, len(l.sessions))

@@ -28,6 +28,7 @@ var commands = map[string]string{
 	"browser_start": "connect", "browser_stop": "disconnect", "browser_status": "status", "browser_navigate": commandGoto,
 	"browser_screenshot": "screenshot", "browser_click": "click", "browser_get_content": "text", "browser_get_html": "html",
 	"browser_get_url": "url", "browser_get_title": "title", "browser_wait": "wait", "browser_evaluate": "js", "browser_scroll": "scroll",
+	"browser_tabs": "tabs", "browser_tab_open": "newtab", "browser_tab_close": "closetab", "browser_tab_switch": "tab",
 }
 
 // describe returns what the panel is told of a call.
