@@ -1,7 +1,6 @@
 package sidebar
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -10,27 +9,6 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/lineup"
 )
-
-// A Browser has the tabs that people see in a session's own browser. Its calls don't
-// wait, but for Tabs.
-type Browser interface {
-	// Tabs returns them, none while no browser runs.
-	Tabs(context.Context, protocol.SessionID) []BrowserTab
-	// Closed reports whether there was such a tab, and never will be again.
-	Closed(protocol.SessionID, lineup.Tab) bool
-	// Active returns the active tab, or what the next one will be called.
-	Active(protocol.SessionID) lineup.Tab
-	// Switch makes an open tab the active one. Of others it does nothing.
-	Switch(protocol.SessionID, lineup.Tab)
-}
-
-// A BrowserTab is one of them.
-type BrowserTab struct {
-	ID         lineup.Tab
-	URL, Title string
-}
-
-var errTabClosed = protocol.Errorf(protocol.KindInvalid, "Invalid tab id")
 
 // TabsChanged notes that tabs of a session's browser were opened, closed or
 // switched.

@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/chat"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/activity"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/sidebar/lineup"
 )
 
 // Conversations are the sandbox's. Package chat has them.
@@ -29,6 +30,25 @@ type Listening interface {
 	// Next returns the next one, also when ctx has ended if it is there already.
 	Next(ctx context.Context) (protocol.ChatEvent, error)
 	Close()
+}
+
+// A Browser has the tabs that people see in a session's own browser. Its calls don't
+// wait, but for Tabs.
+type Browser interface {
+	// Tabs returns them, none while no browser runs.
+	Tabs(context.Context, protocol.SessionID) []BrowserTab
+	// Closed reports whether there was such a tab, and never will be again.
+	Closed(protocol.SessionID, lineup.Tab) bool
+	// Active returns the active tab, or what the next one will be called.
+	Active(protocol.SessionID) lineup.Tab
+	// Switch makes an open tab the active one. Of others it does nothing.
+	Switch(protocol.SessionID, lineup.Tab)
+}
+
+// A BrowserTab is one of them.
+type BrowserTab struct {
+	ID         lineup.Tab
+	URL, Title string
 }
 
 // Options say how side panels work.

@@ -142,6 +142,8 @@ func (p *Panel) send(m message, shown []BrowserTab) (position int, err error) {
 	return position, nil
 }
 
+var errTabClosed = protocol.Errorf(protocol.KindInvalid, "Invalid tab id")
+
 var errOver = protocol.Errorf(protocol.KindEnded, "the session is over")
 
 // stop stops what runs in a tab, or in all, and empties the queues. It returns how
