@@ -5,13 +5,11 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/page"
-	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 
 	"github.com/fairlead/fairlead/deploy/extension"
@@ -71,7 +69,6 @@ func TestExtension(t *testing.T) {
 			sidePanelArrow(t, s, alice)
 			sidePanelTerminal(t, alice)
 			sidePanelChat(t, s, alice)
-			sidePanelConsole(t, s, alice)
 			sidePanelRelayKilled(t, s, alice)
 		})
 	}
@@ -135,31 +132,6 @@ func sidePanelChat(t *testing.T, s *Stack, alice *window) {
 		t.Error("what was said in the second tab shows in the first one")
 	}
 	alice.shoot("first-tab")
-}
-
-// sidePanelConsole: the conversation that is shown opens in the console, and goes
-// back to the panel from there. Whether the browser opens the panel itself is its
-// own affair: the panel's page in a tab shows what was wanted either way.
-func sidePanelConsole(t *testing.T, s *Stack, alice *window) {
-	t.Helper()
-	opened := chromedp.WaitNewTarget(alice.ctx, func(about *target.Info) bool { return strings.HasPrefix(about.URL, s.Ready.Relays[0].URL) })
-	alice.click("btn-more")
-	alice.click("chat-console")
-	ctx, stop := chromedp.NewContext(alice.ctx, chromedp.WithTargetID(<-opened))
-	t.Cleanup(stop)
-	console := &window{t, alice.name + "-console", ctx}
-	console.until(`document.querySelector('[data-testid=chat-rows]')?.innerText.includes('in the first tab')`)
-	console.until(`location.hash === ''`)
-	console.shoot("conversation")
-
-	alice.front()
-	alice.click("chat-tab-2")
-	alice.until(`document.querySelector('[data-testid=chat-tab-2]').ariaPressed === 'true'`)
-	console.front()
-	console.click("btn-chat-aside")
-	console.until(`/in the side panel/.test(document.querySelector('[data-testid=hint]').innerText)`)
-	alice.front()
-	alice.until(`document.querySelector('[data-testid=chat-tab-1]').ariaPressed === 'true'`)
 }
 
 // sidePanelRelayKilled: the relay is killed while something is said, and everything
