@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // accessibleInUse checks what only shows when somebody does something: questions,
@@ -106,6 +107,15 @@ func accessibleInUse(t *testing.T, browser context.Context, prepare ...step) {
 	alice.untilText("approval-apr_2", "bob denied it always")
 	alice.axe("approvals")
 	press("#agent-panel-close")
+	relay.browse(op.BrowserStatus{State: "running", URL: "https://one.example/", Title: "One", Tabs: []op.BrowserTab{
+		{ID: 1, URL: "https://one.example/", Title: "One", Active: true}, {ID: 2, URL: "https://two.example/", Title: "Two"},
+	}}, demoPage())
+	press("#tool-browser")
+	alice.untilText("browser-tabs", "Two")
+	press("#browser-tabs [data-testid=browser-tab-2]")
+	alice.untilText("browser-url", "two.example")
+	alice.axe("the browser's tabs")
+	press("#browser-close")
 
 	relay.mu.Lock()
 	pty.work("claude")

@@ -75,6 +75,28 @@ func testLiveBrowser(t *testing.T, browser context.Context) {
 	relay.browse(op.BrowserStatus{State: "running", URL: "https://four.example/", Title: "Four"}, picture(400, 300, blue))
 	carol.until(shows(blue))
 
+	// Another tab can be watched; who chooses the active one follows that.
+	asked := func(want string) {
+		t.Helper()
+		relay.until(t, "tab "+want+" is asked for", func() bool { return relay.chromium.tabs[len(relay.chromium.tabs)-1] == want })
+	}
+	two := []op.BrowserTab{{ID: 3, URL: "https://four.example/", Title: "Four", Active: true}, {ID: 5, URL: "https://five.example/", Title: "Five\u202e"}}
+	relay.browse(op.BrowserStatus{State: "running", URL: "https://four.example/", Title: "Four", Tabs: two}, picture(400, 300, red))
+	carol.untilText("browser-tabs", "Five⟨U+202E⟩")
+	carol.until(`document.querySelector('[data-testid=browser-tab-3]').ariaSelected === 'true'`)
+	carol.click("browser-tab-5")
+	asked("5")
+	carol.untilText("browser-url", "https://five.example/")
+	carol.until(shows(red) + ` && document.querySelector('[data-testid=browser-tab-5]').ariaSelected === 'true'`)
+	carol.typing(kb.ArrowLeft)
+	asked("")
+	carol.untilText("browser-url", "https://four.example/")
+	carol.click("browser-tab-5")
+	asked("5")
+	relay.browse(op.BrowserStatus{State: "running", URL: "https://four.example/", Title: "Four", Tabs: two[:1]}, picture(400, 300, blue))
+	asked("") // the tab was closed
+	carol.until(hidden("browser-tabs") + " && " + shows(blue))
+
 	// Of a browser that has ended no picture stays.
 	relay.browse(op.BrowserStatus{State: "stopped"}, nil)
 	carol.untilText("browser-empty", "not running")

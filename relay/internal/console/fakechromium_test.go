@@ -21,6 +21,7 @@ type fakeChromium struct {
 	cut      chan struct{} // closed to end the streams
 	watchers int           // that are there now
 	watched  int           // that ever were
+	tabs     []string      // for each of those: which tab, "" for the active one
 }
 
 func (f *fakeRelay) registerChromium(mux *http.ServeMux) {
@@ -62,6 +63,7 @@ func (f *fakeRelay) browserFrames(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	f.chromium.watchers++
 	f.chromium.watched++
+	f.chromium.tabs = append(f.chromium.tabs, r.URL.Query().Get("tab"))
 	cut := f.chromium.cut
 	f.mu.Unlock()
 	defer func() {

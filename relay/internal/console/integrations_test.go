@@ -163,6 +163,14 @@ func shotsOfPanels(t *testing.T, browser context.Context, prefix string, prepare
 	alice.untilText("browser-url", "docs.example.com")
 	alice.until(`document.querySelector('[data-testid=browser-picture]').width === 1280`)
 	shot("15-browser")
+	relay.browse(op.BrowserStatus{State: "running", URL: "https://docs.example.com/guide/getting-started?tab=linux", Title: "Getting started · Example", Tabs: []op.BrowserTab{
+		{ID: 1, URL: "https://docs.example.com/guide/getting-started?tab=linux", Title: "Getting started · Example", Active: true},
+		{ID: 2, URL: "https://shop.example/cart", Title: "Your cart"}, {ID: 5, URL: "about:blank"}, {ID: 7, URL: "https://news.example/", Title: "News of the day, and what they mean for everybody"},
+	}}, demoPage())
+	alice.untilText("browser-tabs", "Your cart")
+	alice.click("browser-tab-2")
+	alice.until(`document.querySelector('[data-testid=browser-picture]').width === 1280`)
+	shot("15-browser-tabs")
 	if !phone {
 		alice.click("btn-browser-large")
 		shot("15-browser-large")

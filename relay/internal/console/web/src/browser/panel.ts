@@ -1,5 +1,5 @@
 // The panel with a live picture of the sandbox's browser, which agents drive.
-// People only watch here.
+// People only watch here, whichever tab they choose.
 
 import { Stream, type Session } from '@fairlead/core';
 import { byId, setAttribute, setHidden, setText } from '../ui/dom.ts';
@@ -7,6 +7,7 @@ import type { Side, SidePanel } from '../ui/side.ts';
 import { visible } from '../ui/visible.ts';
 import { drawable } from './jpeg.ts';
 import { boundaryOf, MultipartParser } from './multipart.ts';
+import { BrowserStrip, type BrowserTab } from './strip.ts';
 
 // The sandbox says at least that nothing has changed.
 const silenceMs = 60_000;
@@ -19,12 +20,15 @@ interface BrowserStatus {
   url?: string;
   title?: string;
   error?: string; // why the last start failed
+  tabs?: BrowserTab[]; // url and title are the active one's
 }
 
 export class BrowserPanel implements SidePanel {
   readonly #panel = byId('browser');
   readonly #canvas = byId('browser-picture', HTMLCanvasElement);
   readonly #large = byId('browser-large', HTMLButtonElement);
+  readonly #strip = new BrowserStrip((id) => this.#watch(id));
+  #tab: number | undefined; // that is watched; undefined: whichever is active
   #stream: Stream | undefined; // while the panel is seen
   #ticker: number | undefined;
   #status: BrowserStatus = { state: '' };
@@ -50,6 +54,7 @@ export class BrowserPanel implements SidePanel {
   opened(): void {
     this.#status = { state: '' };
     this.#trouble = '';
+    this.#tab = undefined;
     this.#forget();
     this.#draw();
     this.#resume();
@@ -67,7 +72,7 @@ export class BrowserPanel implements SidePanel {
     if (this.#stream !== undefined) return;
     this.#stream = new Stream({
       silenceMs,
-      open: (signal, freshGrant) => this.session.request('/browser/frames', { signal }, freshGrant),
+      open: (signal, freshGrant) => this.session.request(this.#tab === undefined ? '/browser/frames' : `/browser/frames?tab=${this.#tab}`, { signal }, freshGrant),
       begin: (answer) => this.#begin(answer),
       connected: (connected) => this.#say(connected ? '' : 'Not connected: the picture may be old.'),
       over: (error) => this.#say(error.status === 404 ? 'This sandbox has no browser that can be watched.' : error.message),
@@ -87,6 +92,28 @@ export class BrowserPanel implements SidePanel {
     this.#stream = undefined;
     clearInterval(this.#ticker);
     this.#next = undefined;
+  }
+
+  // watch shows another tab. Whoever chooses the active one follows that.
+  #watch(id: number): void {
+    const tab = this.#tabs().find((t) => t.id === id);
+    const chosen = tab === undefined || tab.active ? undefined : id;
+    if (chosen === this.#tab) return;
+    this.#tab = chosen;
+    this.#forget();
+    this.#draw();
+    if (this.#stream === undefined) return;
+    this.#pause();
+    this.#resume();
+  }
+
+  #tabs(): BrowserTab[] {
+    return this.#status.tabs ?? [];
+  }
+
+  // shown returns the tab that is watched, if it is known.
+  #shown(): BrowserTab | undefined {
+    return this.#tabs().find((tab) => (this.#tab === undefined ? tab.active : tab.id === this.#tab));
   }
 
   #begin(answer: Response): (bytes: Uint8Array<ArrayBuffer>) => void {
@@ -137,6 +164,7 @@ export class BrowserPanel implements SidePanel {
       if (stream !== this.#stream) return;
       this.#status = status;
       if (status.state === 'stopped') this.#forget();
+      if (this.#tab !== undefined && this.#shown() === undefined) this.#watch(0); // it is closed
       this.#draw();
     } catch {
       // The stream says what is wrong.
@@ -156,7 +184,10 @@ export class BrowserPanel implements SidePanel {
   }
 
   #draw(): void {
-    const { url = '', title = '' } = this.#status;
+    const shown = this.#shown();
+    const { url = '', title = '' } = shown ?? this.#status;
+    this.#strip.draw(this.#tabs(), shown?.id);
+    setAttribute(byId('browser-stage'), 'role', this.#tabs().length < 2 ? null : 'tabpanel');
     setText('browser-title', title === '' ? 'Browser' : visible(title));
     const address = byId('browser-url');
     setText(address, visible(url));
