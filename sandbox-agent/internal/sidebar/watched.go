@@ -25,11 +25,9 @@ type Places interface {
 	Place(caller toolbox.Caller, args json.RawMessage) (tab, open int)
 }
 
-// reading are the tools whose texts are pages', at least in part.
-var reading = []string{
-	"browser_get_content", "browser_get_html", "browser_get_title", "browser_evaluate", "browser_navigate", "browser_start", "browser_status",
-	"browser_tabs", "browser_tab_open", "browser_tab_close", "browser_tab_switch",
-}
+// ours are the tools in whose answers nothing is a page's. All others may say at least
+// its title or address, which strangers choose.
+var ours = []string{"browser_click", "browser_type", "browser_wait", "browser_scroll"}
 
 // Tools implements [toolbox.Set].
 func (w Watched) Tools(caller toolbox.Caller) []toolbox.Tool {
@@ -44,10 +42,14 @@ func (w Watched) Tools(caller toolbox.Caller) []toolbox.Tool {
 			ended := w.Activity.Began(caller.Session, place(), name, args)
 			result, err := call(ctx, caller, args)
 			ended(place(), result, err)
-			if caller.Grant == nil && slices.Contains(reading, name) {
-				result = toolbox.Untrusted(result)
+			if caller.Grant != nil || slices.Contains(ours, name) {
+				return result, err
 			}
-			return result, err
+			if thrown := protocol.AsError(err); name == "browser_evaluate" && protocol.KindOf(err) == protocol.KindInvalid {
+				result, err = toolbox.Text(thrown.Error()), nil // what the page has thrown
+				result.IsError = true
+			}
+			return toolbox.Untrusted(result), err
 		}
 	}
 	return all
