@@ -19,6 +19,7 @@ const (
 	initJoined   = "joined"
 	initReplaced = "replaced"
 	initRefused  = "refused"
+	initMoved    = "moved"
 )
 
 // NewMetrics returns Metrics registered with reg.
@@ -31,13 +32,13 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "fairlead_shell_sockets_refused_total", Help: "Shell sockets refused, by kind of error.",
 		}, []string{"kind"}),
 		Inits: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "fairlead_shell_inits_total", Help: "Shells that clients asked for: started, joined as they ran or had ended, replaced by new ones, or refused.",
+			Name: "fairlead_shell_inits_total", Help: "Shells that clients asked for: started, joined as they ran or had ended, replaced by new ones, refused, or at another relay.",
 		}, []string{"outcome"}),
 	}
 	for _, row := range protocol.Kinds {
 		m.Refused.WithLabelValues(row.Label)
 	}
-	for _, outcome := range []string{initStarted, initJoined, initReplaced, initRefused} {
+	for _, outcome := range []string{initStarted, initJoined, initReplaced, initRefused, initMoved} {
 		m.Inits.WithLabelValues(outcome)
 	}
 	reg.MustRegister(m.Sockets, m.Refused, m.Inits)

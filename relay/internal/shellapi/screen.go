@@ -128,6 +128,7 @@ func (s *screen) message(data []byte) {
 		protocol.PTYClosed
 		Reason   protocol.RefusalReason `json:"reason"`
 		Message  string                 `json:"message"`
+		Origin   string                 `json:"origin"`
 		URL      string                 `json:"url"`
 		AutoOpen bool                   `json:"auto_open"`
 	}
@@ -146,6 +147,8 @@ func (s *screen) message(data []byte) {
 		s.tell(errorMessage{refusedText(m.Reason)})
 	case protocol.ServerError:
 		s.tell(errorMessage{m.Message})
+	case protocol.ServerMoved: // the socket's end follows
+		s.tell(movedMessage(m.Origin))
 	case protocol.ServerAuthURL:
 		if !s.told[m.URL] && len(s.told) < maxTold {
 			s.told[m.URL] = true
@@ -211,6 +214,17 @@ func (m errorMessage) MarshalJSON() ([]byte, error) {
 		Type    string `json:"type"`
 		Message string `json:"message"`
 	}{"error", m.message})
+}
+
+// A movedMessage is "moved": the relay at this origin has the sandbox's terminals.
+type movedMessage string
+
+// MarshalJSON implements [json.Marshaler].
+func (m movedMessage) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		Type   string `json:"type"`
+		Origin string `json:"origin"`
+	}{protocol.ServerMoved, string(m)})
 }
 
 // An authURL is "auth_url".

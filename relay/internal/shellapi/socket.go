@@ -112,10 +112,10 @@ func (s *socket) init(r request) error {
 	grant, token := s.bearer()
 	found, err := s.opener.open(s.life, grant, token, s.session, r)
 	if err != nil {
-		s.metrics.Inits.WithLabelValues(initRefused).Inc()
-		if errors.As(err, new(*tunnel.StandbyError)) {
-			s.end(protocol.KindRestarting, "the sandbox is at another relay")
+		if elsewhere, ok := errors.AsType[*tunnel.StandbyError](err); ok {
+			return s.sendAway(elsewhere.Origin)
 		}
+		s.metrics.Inits.WithLabelValues(initRefused).Inc()
 		return s.complain(err)
 	}
 	s.metrics.Inits.WithLabelValues(found.outcome).Inc()
@@ -176,9 +176,27 @@ func (s *socket) over() {
 	s.hide()
 }
 
+// sendAway ends the socket, as the sandbox's terminals are at another relay, and says
+// where. Seed 002's client doesn't know the message: it comes again to the host that
+// its page is from, and whoever leads that to a relay reads why it was closed.
+func (s *socket) sendAway(origin string) error {
+	s.metrics.Inits.WithLabelValues(initMoved).Inc()
+	var err error
+	if origin != "" {
+		err = s.tell(movedMessage(origin))
+	}
+	s.end(protocol.KindRestarting, "the sandbox is at another relay")
+	return err
+}
+
 // complain tells the client why it doesn't get what it asked for.
 func (s *socket) complain(err error) error {
-	data, err := json.Marshal(errorMessage{protocol.AsError(err).Error()})
+	return s.tell(errorMessage{protocol.AsError(err).Error()})
+}
+
+// tell sends the client a message.
+func (s *socket) tell(m any) error {
+	data, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}

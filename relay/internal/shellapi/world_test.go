@@ -40,6 +40,7 @@ type world struct {
 	t         testing.TB
 	authority *relaytest.Authority
 	hubs      *hub.Set
+	agent     *tunnel.Session
 	api       *API
 	origin    string
 	client    *http.Client
@@ -85,6 +86,7 @@ func newWorld(t testing.TB) *world {
 	controlPlane := httptest.NewServer(http.HandlerFunc(w.sign))
 	t.Cleanup(controlPlane.Close)
 	agent, relay := tunneltest.Pair(t)
+	w.agent = agent
 	tunnels := &relaytest.Tunnels{}
 	tunnels.Connect(relay)
 	relaytest.Answer(t, agent, w.answer)
@@ -429,6 +431,7 @@ type frame struct {
 	Message  string `json:"message"`
 	URL      string `json:"url"`
 	AutoOpen bool   `json:"autoOpen"`
+	Origin   string `json:"origin"`
 }
 
 // next returns the next frame.
