@@ -52,7 +52,11 @@ func webClient(t *testing.T, s *Stack, pages string, user User) (origin string) 
 		switch path := r.URL.Path; {
 		case path == "/api/user/onboarding-status":
 			fmt.Fprint(w, `{"success":true,"hasCompletedOnboarding":true}`)
-		case path == "/ws", strings.HasPrefix(path, "/api/"):
+		case path == "/api/plugins":
+			fmt.Fprint(w, `{"plugins":[{"name":"charts","displayName":"Charts","enabled":true,"entry":"index.js","icon":"icon.svg"}]}`)
+		case path == "/api/plugins/charts/assets/index.js":
+			fmt.Fprint(w, pluginPage)
+		case path == "/ws", path == "/shell", strings.HasPrefix(path, "/plugin-ws/"), strings.HasPrefix(path, "/api/"):
 			forward.ServeHTTP(w, r)
 		default:
 			if _, err := os.Stat(filepath.Join(pages, filepath.FromSlash(path))); err != nil { // a page of the client's own
@@ -79,7 +83,7 @@ func TestWebClient(t *testing.T) {
 	s := talkStack(t, "")
 	origin := webClient(t, s, filepath.Join(dir, "dist"), s.Ready.User("alice"))
 	open := func(name, url string) *window {
-		w := openWindow(t, name, url, 1280, 900)
+		w := openWindow(t, name, url, 1280, 900, chromedp.Flag("disable-3d-apis", true)) // its terminal is text then
 		eval[any](w, `localStorage.setItem('auth-token', 'its own')`)
 		eval[any](w, `location.replace(`+fmt.Sprintf("%q", url)+`)`)
 		w.until(`document.querySelector('textarea')?.checkVisibility()`)
@@ -133,4 +137,6 @@ func TestWebClient(t *testing.T) {
 		t.Errorf("after a reload words %.200s, before %.200s", got, after)
 	}
 	w.shoot("webclient-again")
+	webClientShell(t, s, w)
+	webClientPlugin(t, s, w)
 }
