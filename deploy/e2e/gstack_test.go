@@ -11,7 +11,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 )
@@ -178,6 +180,11 @@ func TestGstackSeed(t *testing.T) {
 	g.until(`document.getElementById('tab-chat').style.display === ''`)
 	g.until(`document.getElementById('chat-loading').style.display === 'none' || document.querySelector('.chat-welcome')`)
 
+	// Its activity stream, as the script of the seed's own commit asks for it.
+	eval[any](g.window, `void fetch(serverUrl + '/sse-session', {method: 'POST', credentials: 'include', headers: {Authorization: 'Bearer ' + serverToken}})
+		.then(() => { window.activity = new EventSource(serverUrl + '/activity/stream?after=0', {withCredentials: true}) })`)
+	g.until(`window.activity?.readyState === EventSource.OPEN`)
+
 	g.say("say:good morning to you")
 	g.untilRows("agent-text", "good morning to you", 1)
 	g.untilRows("user", "say:good morning to you", 1)
@@ -237,4 +244,45 @@ func (g *gstack) terminal() {
 	g.untilTerminal("claude stand-in, session")
 	eval[any](g.window, `document.getElementById('terminal-mount').style.width = '500px'`)
 	g.until(`document.querySelectorAll('.xterm-rows > div').length > 5`)
+}
+
+// untilKey types a key until it shows: a panel whose socket is away drops it.
+func (g *gstack) untilKey(key string) {
+	g.t.Helper()
+	shown := fmt.Sprintf(`[...document.querySelectorAll('.xterm-rows > div')].some((row) => row.innerText.trim().startsWith(%q))`, key)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for !eval[bool](g.window, shown) {
+		g.write(key)
+		<-tick.C
+	}
+}
+
+// TestGstackHead: the terminal of the later panel, its script as it is. It starts
+// claude by itself, comes back to it when the relay is killed, and starts it anew.
+func TestGstackHead(t *testing.T) {
+	g := openGstack(t, "head")
+	g.untilTerminal("claude stand-in, session")
+	g.run(chromedp.Focus(chromedp.CSS(".xterm-helper-textarea")))
+	g.write("before the relay is killed")
+	g.run(chromedp.KeyEvent("\r"))
+	g.untilTerminal("You said: before the relay is killed")
+	session := eval[string](g.window, `window.gstackPtySession`)
+	must(t, syscall.Kill(g.s.Ready.Relays[0].PID, syscall.SIGKILL))
+	awaitReady(t, g.s.Ready.Relays[0].AdminURL)
+	// It writes RIS, and then what rebuilds the screen: once the key is echoed both are
+	// there.
+	g.untilKey("z")
+	g.untilTerminal("You said: before the relay is killed")
+	g.write("and afterwards")
+	g.run(chromedp.KeyEvent("\r"))
+	g.untilTerminal("and afterwards")
+	if again := eval[string](g.window, `window.gstackPtySession`); again != session {
+		t.Errorf("it came back to %s, not %s", again, session)
+	}
+	g.shoot("again")
+	eval[any](g.window, `document.getElementById('terminal-restart-now').click()`)
+	g.until(fmt.Sprintf(`window.gstackPtySession !== %q`, session))
+	g.untilTerminal("claude stand-in, session")
+	g.until(`!document.querySelector('.xterm-rows').innerText.includes('You')`)
 }
