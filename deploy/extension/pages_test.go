@@ -2,6 +2,7 @@ package extension_test
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/http"
 	"strings"
@@ -28,6 +29,10 @@ func TestPages(t *testing.T) {
 	if got.Status != "ok" || got.TraceID != p["traceId"] || got.Result.Kind != "cdp.send" || got.Result.TabID != tab || got.Result.Method != "Runtime.evaluate" ||
 		got.bearer != "Bearer "+p["reply"].(object)["callbackToken"].(string) || got.Telemetry.Attempt != 1 || !strings.Contains(string(got.Result.Response), `"value":2`) {
 		t.Errorf("told was %s with %q", got.body, got.bearer)
+	}
+	// Also by the browser's own id.
+	if got := r.outcome(t, r.accepted(with(r.payload(tab, "3"), object{"target.browserId": about.Data.BrowserID})), 1); got.Status != "ok" {
+		t.Errorf("told was %s", got.body)
 	}
 	// Again: the first answer, and nothing runs.
 	r.accepted(p)
@@ -119,7 +124,7 @@ func (r *rig) refusals(t *testing.T, tab int) {
 	} {
 		r.refused(c.name, c.says, c.message)
 	}
-	r.until(t, "nothing of it is told", func() bool { return len(r.told) == 1 })
+	r.until(t, "nothing of it is told", func() bool { return len(r.told) == 2 })
 }
 
 // failures are accepted, and told.
@@ -163,8 +168,8 @@ func (r *rig) failures(t *testing.T, shop int) {
 	r.share(tab, "ses_1")
 	p := r.payload(tab, fmt.Sprintf("location.href = %q, new Promise((done) => setTimeout(done, 300))", r.relay.URL+"/jumped"))
 	got = r.outcome(t, r.accepted(with(p, object{"op.params.awaitPromise": true})), 1)
-	if eval[string](b, `document.title`) == "console" && got.Status == "ok" {
-		t.Errorf("the tab is at the console, and %s is told", got.body)
+	if title := eval[string](b, `document.title`); title == "console" || title == "jumped" || got.Status == "ok" {
+		t.Errorf("the tab shows %q, and %s is told", title, got.body)
 	}
 	if strings.Contains(got.body, "ut_alice") {
 		t.Errorf("the console's secrets are told: %s", got.body)
@@ -237,6 +242,34 @@ func TestPagesWorkerDies(t *testing.T) {
 	}
 	if list := eval[string](shop, `window.list.join()`); list != "once,told" {
 		t.Errorf("what ran: %s", list)
+	}
+}
+
+var long = flag.Bool("pages.long", false, "wait for Chrome to end the worker by itself, and for the alarm: a minute")
+
+// Chrome itself ends the worker, and nobody speaks to it: the alarm brings the next
+// one, which tells what nobody has heard.
+func TestPagesAlarm(t *testing.T) {
+	if !*long {
+		t.Skip("without -pages.long")
+	}
+	r := newRig(t, nil)
+	r.describe("ses_1")
+	_, tab := r.open(r.site.URL + "/shop")
+	r.share(tab, "ses_1")
+	r.do(func() { r.refuse = http.StatusServiceUnavailable })
+	id := r.accepted(with(r.payload(tab, "7"), object{"ttlMs": 600000}))
+	r.outcome(t, id, 1)
+	r.popup.run(chromedp.Navigate("about:blank")) // its port would bring a worker
+	for range 5 {
+		r.kill()
+	}
+	if r.worker() != "" {
+		t.Fatal("a worker is there already")
+	}
+	r.do(func() { r.refuse, r.told = 0, nil })
+	if got := r.outcome(t, id, 1); got.Status != "ok" || got.Telemetry.Attempt < 2 {
+		t.Errorf("told was %s", got.body)
 	}
 }
 

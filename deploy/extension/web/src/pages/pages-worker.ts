@@ -104,6 +104,7 @@ async function resume(): Promise<void> {
   await begun;
   for (const { tabId } of await ledger.lost()) await chrome.debugger.detach({ tabId }).catch(() => undefined);
   await callbacks.resume();
+  watch((await shares.next()) !== undefined);
 }
 
 chrome.alarms.onAlarm.addListener(({ name }) => void (name === names.alarm && tidy()));
@@ -187,6 +188,7 @@ async function describe<S extends Awaited<ReturnType<Shares['list']>>[number]>(l
 }
 
 async function tellAll(): Promise<void> {
+  watch((await shares.next()) !== undefined);
   for (const port of ports) void tellPort(port);
   if (popups.size === 0) return;
   const current = await state();
@@ -254,10 +256,24 @@ chrome.debugger.onEvent.addListener((source, method, params) => {
   if (method === 'Fetch.requestPaused') void chrome.debugger.sendCommand(source, 'Fetch.failRequest', { requestId: params?.requestId, errorReason: 'BlockedByClient' }).catch(() => undefined);
 });
 
-chrome.tabs.onRemoved.addListener((tab) => void shares.end((s) => s.tabId === tab));
-chrome.tabs.onUpdated.addListener((tab, { url, title }) => {
+// watch listens to what becomes of tabs while any is shared. Otherwise each page that
+// the person opens would bring a worker.
+let watching = false;
+
+function watch(on: boolean): void {
+  if (on === watching) return;
+  watching = on;
+  const [removed, updated] = [chrome.tabs.onRemoved, chrome.tabs.onUpdated];
+  if (on) removed.addListener(closed);
+  else removed.removeListener(closed);
+  if (on) updated.addListener(changed);
+  else updated.removeListener(changed);
+}
+
+const closed = (tab: number): void => void shares.end((s) => s.tabId === tab);
+const changed = (tab: number, { url, title }: { url?: string; title?: string }): void => {
   if (url !== undefined || title !== undefined) void shares.list().then((list) => list.some((s) => s.tabId === tab) && told());
-});
+};
 chrome.runtime.onStartup.addListener(() => undefined); // so that a worker comes
 
 // The button opens the popup, which leads on to the side panel where there is one.
