@@ -44,8 +44,11 @@ type Options struct {
 	// BodyRate is the average rate at which a client must send its body, in bytes
 	// per second after the first minute; 0: any rate.
 	BodyRate int
-	Refuse   func(http.ResponseWriter, *http.Request, error)
-	Log      *slog.Logger
+	// Short says that answers are short, or come a little at a time: each takes little
+	// memory, and a long one more time.
+	Short  bool
+	Refuse func(http.ResponseWriter, *http.Request, error)
+	Log    *slog.Logger
 }
 
 // A Proxy forwards requests to sandboxes. It buffers nothing, so a slow side
@@ -81,10 +84,15 @@ func NewProxy(opts Options) *Proxy {
 		ExpectContinueTimeout:  5 * time.Second,
 		MaxResponseHeaderBytes: 256 << 10,
 	}
+	passed := &buffers{size: copyBytes}
+	if opts.Short {
+		passed.size = shortCopyBytes
+		streams.ReadBufferSize, streams.WriteBufferSize = shortBufferBytes, shortBufferBytes
+	}
 	opts.Requests.keep(streams)
 	p.reverse = &httputil.ReverseProxy{
 		Transport:      streams,
-		BufferPool:     &buffers{},
+		BufferPool:     passed,
 		Rewrite:        p.rewrite,
 		ModifyResponse: p.modify,
 		ErrorHandler:   p.fail,
@@ -147,20 +155,28 @@ func (p *Proxy) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return &kept{stream, &p.idle, c.request.user}, nil
 }
 
-// copyBytes is the size of the buffers through which answers pass.
-const copyBytes = 32 << 10
+// copyBytes is the size of the buffers through which answers pass, shortCopyBytes
+// that of short ones, and shortBufferBytes what is read and written at once of those.
+const (
+	copyBytes        = 32 << 10
+	shortCopyBytes   = 2 << 10
+	shortBufferBytes = 1 << 10
+)
 
 // buffers are reused from answer to answer.
-type buffers struct{ pool sync.Pool }
-
-func (b *buffers) Get() []byte {
-	if p, ok := b.pool.Get().(*[copyBytes]byte); ok {
-		return p[:]
-	}
-	return make([]byte, copyBytes)
+type buffers struct {
+	size int
+	pool sync.Pool
 }
 
-func (b *buffers) Put(p []byte) { b.pool.Put((*[copyBytes]byte)(p)) }
+func (b *buffers) Get() []byte {
+	if p, ok := b.pool.Get().(*[]byte); ok {
+		return *p
+	}
+	return make([]byte, b.size)
+}
+
+func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
 
 // poolOf names the streams that may serve c: those of its tunnel under its
 // grant.

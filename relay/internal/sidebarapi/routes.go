@@ -9,12 +9,15 @@ import (
 
 // Register adds the routes. It is called once, before any is used.
 func (a *API) Register(mux access.Router) {
-	a.proxy = reverseproxy.NewProxy(reverseproxy.Options{
+	options := reverseproxy.Options{
 		Requests: a.Requests, What: reverseproxy.API, AnswerTimeout: answerTimeout, Log: a.Log,
 		Rewrite:  func(r *httputil.ProxyRequest) { reverseproxy.NarrowRequest(r.Out.Header) },
 		Response: reverseproxy.NarrowAnswer,
 		Refuse:   a.refuseRead,
-	})
+	}
+	a.proxy = reverseproxy.NewProxy(options)
+	options.Short = true // a stream stays, and mostly nothing comes
+	a.streams = reverseproxy.NewProxy(options)
 	mux.HandleFunc("POST /sidebar-command", a.change(command))
 	mux.HandleFunc("POST /sidebar-chat/clear", a.change(clearChat))
 	mux.HandleFunc("POST /sidebar-queue/dismiss", a.change(dismiss))

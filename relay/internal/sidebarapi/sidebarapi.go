@@ -56,9 +56,10 @@ type API struct {
 	Open       Open // nil: nothing is
 	Log        *slog.Logger
 
-	proxy  *reverseproxy.Proxy
-	pace   pace
-	opened gateway.Tally // streams
+	proxy   *reverseproxy.Proxy
+	streams *reverseproxy.Proxy
+	pace    pace
+	opened  gateway.Tally // streams
 }
 
 // A caller is whoever has sent a request.
@@ -147,7 +148,7 @@ const tabsPath = "sidebar/tabs"
 func (a *API) read(path string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		c, err := a.bearer(r, protocol.CapView, polls)
-		a.pass(w, r, c, path, err)
+		a.pass(w, r, c, a.proxy, path, err)
 	}
 }
 
@@ -170,14 +171,14 @@ func (a *API) stream(path string, step uint64) http.HandlerFunc {
 			r = r.Clone(r.Context())
 			r.URL.RawQuery = query.Encode()
 		}
-		a.pass(w, r, c, path, err)
+		a.pass(w, r, c, a.streams, path, err)
 	}
 }
 
 var errManyStreams = protocol.Errorf(protocol.KindTooMany, "over %d streams of one person", maxStreams)
 
-// pass has the sandbox answer, at a path below the session's.
-func (a *API) pass(w http.ResponseWriter, r *http.Request, c caller, path string, err error) {
+// pass has the sandbox answer through a proxy, at a path below the session's.
+func (a *API) pass(w http.ResponseWriter, r *http.Request, c caller, over *reverseproxy.Proxy, path string, err error) {
 	if err == nil && r.ContentLength != 0 { // who only asks has nothing to say
 		_, err = access.ReadBody(w, r, maxBody)
 	}
@@ -186,11 +187,11 @@ func (a *API) pass(w http.ResponseWriter, r *http.Request, c caller, path string
 		session, err = a.Tunnels.Session(c.grant.Sandbox)
 	}
 	if err != nil {
-		a.proxy.Refuse(w, r, err)
+		over.Refuse(w, r, err)
 		return
 	}
 	out := r.Clone(r.Context())
 	out.Body, out.ContentLength, out.TransferEncoding = http.NoBody, 0, nil
 	out.URL.Path, out.URL.RawPath = "/sessions/"+string(c.grant.Session)+"/"+path, ""
-	a.proxy.Serve(w, out, session, c.grant, c.token)
+	over.Serve(w, out, session, c.grant, c.token)
 }
