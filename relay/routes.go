@@ -67,7 +67,7 @@ func (r *Relay) routes(router access.Router) error {
 	r.previews.Register(router)
 	openapi.Register(router)
 	router.HandleFunc("GET /health", health)
-	router.Handle("/", console.Handler(console.Options{ConnectOrigins: r.origins.List(), PreviewOrigin: r.previews.Origin(), Revision: r.cfg.Revision}))
+	router.Handle("/", console.Handler(console.Options{ConnectOrigins: r.origins.List(), PreviewOrigin: r.previews.Origin(), Extensions: r.cfg.ExtensionIDs, Revision: r.cfg.Revision}))
 	return nil
 }
 

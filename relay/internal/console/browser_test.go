@@ -315,7 +315,7 @@ func TestBrowser(t *testing.T) {
 		"file tree": testFileTree, "file transfers": testFileTransfers, "file names": testFileNames, "file rights": testFileRights, "file outages": testFileOutages,
 		"refused for good": testRefusedForGood, "unknown outcome": testUnknownOutcome, "turns": testTurns, "integrations": testIntegrations, "live browser": testLiveBrowser, "chat": testChat,
 		"chat questions": testChatQuestions, "chat messages": testChatMessages, "chat elsewhere": testChatElsewhere, "plugin pages": testPluginPages,
-		"side panel": testSidePanel, "waiting terminal": testWaitingTerminal,
+		"side panel": testSidePanel, "waiting terminal": testWaitingTerminal, "tabs of one’s own": testMyTabs, "no extension": testNoExtension,
 	} {
 		running.Go(func() {
 			turns <- struct{}{}

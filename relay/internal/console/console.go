@@ -46,6 +46,8 @@ type Options struct {
 	// in frames; empty: there are none. Below localhost every port counts, as relays on
 	// one machine have one each.
 	PreviewOrigin string
+	// Extensions are the browser extensions that the page looks for, in this order.
+	Extensions []string
 	// Revision is shown in the page's help.
 	Revision string
 }
@@ -116,7 +118,7 @@ func newHandler(s site, policy string, opts Options) http.Handler {
 	}
 	page := s.page
 	reachable := slices.DeleteFunc(slices.Clone(opts.ConnectOrigins), func(origin string) bool { return strings.Contains(origin, "://[") })
-	for mark, value := range map[string]string{"%REVISION%": opts.Revision, "%ORIGINS%": strings.Join(reachable, " ")} {
+	for mark, value := range map[string]string{"%REVISION%": opts.Revision, "%ORIGINS%": strings.Join(reachable, " "), "%EXTENSIONS%": strings.Join(opts.Extensions, " ")} {
 		page = bytes.ReplaceAll(page, []byte(mark), []byte(html.EscapeString(value)))
 	}
 	maps.Copy(h.files, s.assets)

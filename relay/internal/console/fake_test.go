@@ -43,6 +43,7 @@ type fakeRelay struct {
 	env        fakeEnv
 	board      fakeBoard
 	chromium   fakeChromium
+	tabs       fakeTabs
 	chat       fakeChat
 	plugins    fakePlugins
 
@@ -105,6 +106,7 @@ func newFakeRelay(t testing.TB, more ...string) *fakeRelay {
 	f.registerFiles(mux)
 	f.registerBoard(mux)
 	f.registerChromium(mux)
+	f.registerTabs(mux)
 	f.registerChat(mux)
 	previews := f.registerPlugins(t, mux)
 	f.Server = httptest.NewServer(f.front(mux))
@@ -112,7 +114,7 @@ func newFakeRelay(t testing.TB, more ...string) *fakeRelay {
 	t.Cleanup(f.Server.Close)
 	t.Cleanup(f.other.Close)
 	mux.Handle("/", console.Handler(console.Options{
-		Revision: "test", ConnectOrigins: append([]string{f.URL, f.other.URL}, more...), PreviewOrigin: previews,
+		Revision: "test", Extensions: []string{"absent", "present"}, ConnectOrigins: append([]string{f.URL, f.other.URL}, more...), PreviewOrigin: previews,
 	}))
 	return f
 }
@@ -133,7 +135,7 @@ func (f *fakeRelay) front(next http.Handler) http.Handler {
 		}
 		if r.Method == http.MethodOptions {
 			w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PUT, PATCH, DELETE")
-			w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Range, Tus-Resumable, Upload-Length, Upload-Metadata, Upload-Offset")
+			w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, Range, Tus-Resumable, Upload-Length, Upload-Metadata, Upload-Offset")
 			w.WriteHeader(http.StatusNoContent)
 			return
 		}

@@ -91,7 +91,7 @@ func (r *reportRequest) check() error {
 		if tab.TabID < 1 || slices.ContainsFunc(r.Tabs[:i], twice) {
 			return protocol.Errorf(protocol.KindInvalid, "tabs: want distinct positive ids")
 		}
-		if address(tab.URL) == "" {
+		if tab.URL != "" && address(tab.URL) == "" { // empty: where no command goes, so nothing is said of it
 			return protocol.Errorf(protocol.KindInvalid, "tabs: want URLs of http and https")
 		}
 	}

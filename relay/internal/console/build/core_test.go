@@ -267,9 +267,10 @@ var mayImport = map[string]string{
 	"files":        "ui",
 	"browser":      "ui",
 	"chat":         "ui approvals",
+	"mytabs":       "ui",
 	"plugins":      "ui",
 	"recordings":   "ui",
-	"page":         "ui integrations agents terminal approvals env files browser chat plugins recordings",
+	"page":         "ui integrations agents terminal approvals env files browser chat mytabs plugins recordings",
 	".":            "ui page",
 }
 

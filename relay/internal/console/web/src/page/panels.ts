@@ -1,5 +1,5 @@
 // What can stand beside the terminal: its agent, conversations with coding agents,
-// the sandbox's files and its browser.
+// the sandbox's files and its browser, and tabs of people's own.
 
 import type { Control, Session, SessionInfo } from '@fairlead/core';
 import type { AgentView } from '../agents/agents.ts';
@@ -8,6 +8,7 @@ import { BrowserPanel } from '../browser/panel.ts';
 import { Chat } from '../chat/chat.ts';
 import type { Terminals } from '../chat/elsewhere.ts';
 import { Files } from '../files/panel.ts';
+import { MyTabs } from '../mytabs/panel.ts';
 import { Side } from '../ui/side.ts';
 
 export interface PanelHooks {
@@ -25,6 +26,7 @@ export class Panels {
     const side = new Side(() => hooks.leave());
     this.#agent = new AgentPanel(session, side, { you, dashboard, mayUseTools: capabilities.includes('mcp') });
     new BrowserPanel(session, side);
+    new MyTabs(session, side, { you, mayUse: capabilities.includes('mcp') });
     this.#chat = new Chat(session, side, { ...hooks, you, mayTalk: capabilities.includes('chat'), mayApprove: capabilities.includes('approve') });
     if (capabilities.includes('files.read')) new Files(session, side, capabilities.includes('files.write'));
   }
