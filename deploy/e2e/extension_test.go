@@ -10,6 +10,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 
 	"github.com/fairlead/fairlead/deploy/extension"
@@ -69,6 +70,7 @@ func TestExtension(t *testing.T) {
 			sidePanelArrow(t, s, alice)
 			sidePanelTerminal(t, alice)
 			sidePanelChat(t, s, alice)
+			sidePanelConsole(t, s, alice)
 			sidePanelRelayKilled(t, s, alice)
 		})
 	}
@@ -132,6 +134,48 @@ func sidePanelChat(t *testing.T, s *Stack, alice *window) {
 		t.Error("what was said in the second tab shows in the first one")
 	}
 	alice.shoot("first-tab")
+}
+
+// sidePanelConsole: the conversation that is shown opens in the console, and goes
+// back to the panel from there. Whether the browser opens the panel itself is its
+// own affair: the panel's page in a tab shows what was wanted either way.
+func sidePanelConsole(t *testing.T, s *Stack, alice *window) {
+	t.Helper()
+	before := targets(t, alice)
+	alice.click("btn-more")
+	alice.click("chat-console")
+	var opened []target.ID
+	for len(opened) == 0 { // a test that hangs ends with the browser's context
+		opened = slices.DeleteFunc(targets(t, alice), func(id target.ID) bool { return slices.Contains(before, id) })
+	}
+	ctx, stop := chromedp.NewContext(alice.ctx, chromedp.WithTargetID(opened[0]))
+	t.Cleanup(stop)
+	console := &window{t, alice.name + "-console", ctx}
+	console.until(`document.querySelector('[data-testid=chat-rows]')?.innerText.includes('in the first tab')`)
+	console.until(`location.hash === ''`)
+	console.shoot("conversation")
+
+	alice.front()
+	alice.click("chat-tab-2")
+	alice.until(`document.querySelector('[data-testid=chat-tab-2]').ariaPressed === 'true'`)
+	console.front()
+	console.click("btn-chat-aside")
+	console.until(`/in the side panel/.test(document.querySelector('[data-testid=hint]').innerText)`)
+	alice.front()
+	alice.until(`document.querySelector('[data-testid=chat-tab-1]').ariaPressed === 'true'`)
+}
+
+// targets are the pages that the browser shows.
+func targets(t *testing.T, w *window) (ids []target.ID) {
+	t.Helper()
+	all, err := chromedp.Targets(w.ctx)
+	must(t, err)
+	for _, about := range all {
+		if about.Type == "page" {
+			ids = append(ids, about.TargetID)
+		}
+	}
+	return ids
 }
 
 // sidePanelRelayKilled: the relay is killed while something is said, and everything
