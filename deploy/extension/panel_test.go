@@ -219,7 +219,7 @@ func TestQuestions(t *testing.T) {
 			alice.untilText("row-question", "/workspace/a")
 			alice.untilHidden("chat-elsewhere")
 			relay.say(agentSays(2, "answered", map[string]any{"requestId": "apr_2", "outcome": "denied", "by": "usr_bob"}))
-			alice.untilText("row-question", "usr_bob denied it")
+			alice.untilText("row-question", "Somebody else (usr_bob) denied it")
 
 			// One that is cut can't be judged here; one that nobody answers is over.
 			relay.say(agentSays(2, "question", map[string]any{"tool": "Bash", "input": "echo much", "requestId": "apr_3", "cut": true}))

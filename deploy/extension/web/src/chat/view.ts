@@ -147,7 +147,7 @@ export class ChatView {
       this.#asked.set(row.question.id, row);
       const elsewhere = row.part === true || row.tool === 'AskUserQuestion'; // all of it is to be seen there, or written
       this.#questions.get(element)?.draw(row.question, {
-        you: this.you.id, mayApprove: this.you.mayApprove && !elsewhere, name: (id) => id,
+        you: this.you.id, mayApprove: this.you.mayApprove && !elsewhere, name: (id) => `Somebody else (${id})`,
         ...(elsewhere && this.you.mayApprove ? { why: 'This is answered in the console.' } : {}),
       });
       return;
