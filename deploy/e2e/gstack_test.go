@@ -204,6 +204,7 @@ func TestGstackSeed(t *testing.T) {
 	if n := eval[int](g.window, `[...document.querySelectorAll('.agent-text')].filter((row) => row.innerText.includes('this waits')).length`); n > 0 {
 		t.Error("what was stopped was said")
 	}
+	g.otherTab()
 	g.terminal()
 
 	// What was said is there after a reload, once.
@@ -217,6 +218,24 @@ func TestGstackSeed(t *testing.T) {
 	g.say("say:from the beginning")
 	g.untilRows("agent-text", "from the beginning", 1)
 	g.untilRows("user", "say:", 1)
+}
+
+// otherTab has somebody write in another tab, which every panel then shows, and goes
+// back by the panel's own function: each tab has its own conversation.
+func (g *gstack) otherTab() {
+	g.t.Helper()
+	first := eval[int](g.window, `sidebarActiveTabId`)
+	alice := g.s.Ready.User("alice")
+	grant, err := alice.Grant(within(g.t), g.s.Ready.SessionID)
+	must(g.t, err)
+	must(g.t, call(within(g.t), http.StatusOK, nil, http.MethodPost, alice.Base+"/sidebar-command", grant,
+		map[string]any{"message": "say:in another tab", "tabId": first + 1}))
+	g.untilRows("agent-text", "in another tab", 1)
+	g.untilRows("agent-text", "here again", 0)
+	g.until(`document.querySelectorAll('.browser-tab').length > 1`)
+	eval[any](g.window, fmt.Sprintf(`document.querySelector('.browser-tab[data-tab-id="%d"]').click()`, first))
+	g.untilRows("agent-text", "here again", 1)
+	g.untilRows("agent-text", "in another tab", 0)
 }
 
 // terminal uses the seed's terminal: nothing runs before a key, nothing afterwards.
