@@ -184,6 +184,15 @@ func TestTheEndThatNobodyHeard(t *testing.T) {
 // and nothing stands in the files that people or programs have said.
 func TestWhatDoesNotComeBack(t *testing.T) {
 	in(t, func(r *rig) {
+		var total uint64
+		rises := func(what string) { // whatever is forgotten, no number comes again
+			t.Helper()
+			_, answer := r.polls(0, 0)
+			if answer.Total < total {
+				t.Errorf("%s: the next number is %d, it was %d", what, answer.Total, total)
+			}
+			total = answer.Total
+		}
 		r.sends(1, "hunter2hunter2")
 		r.plays("c1", says(protocol.ChatText, "hunter2hunter2"))
 		r.plays("c1", done)
@@ -196,13 +205,17 @@ func TestWhatDoesNotComeBack(t *testing.T) {
 		if _, err := r.do(alice, op.KindSidebarClear, &op.SidebarClear{}); err != nil {
 			t.Error(err)
 		}
+		rises("cleared")
 		r.kill(func() {})
+		rises("restarted")
 		r.shows(1, "")
 		r.sends(1, "two")
 		if _, err := r.do(alice, op.KindSidebarNew, &op.Plain{}); err != nil {
 			t.Error(err)
 		}
+		rises("a new session")
 		r.kill(func() {})
+		rises("restarted again")
 		if all, _ := r.polls(0, 0); all != "" {
 			t.Error(all)
 		}

@@ -185,7 +185,7 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// The end of another run ends nothing: neither what the panel shows nor the turn of
+// Weakness 25: the end of another run ends nothing: neither what the panel shows nor the turn of
 // the message.
 func TestTheEndOfAnotherRun(t *testing.T) {
 	in(t, func(r *rig) {

@@ -124,7 +124,8 @@ func TestManyStreams(t *testing.T) {
 	})
 }
 
-// The route sends a comment every 15 s, and what comes meanwhile at once.
+// Weakness 23: what comes is pushed at once, and nothing is asked for again. The route
+// sends a comment every 15 s.
 func TestStreamRoute(t *testing.T) {
 	in(t, func(r *rig) {
 		var w *httptest.ResponseRecorder
