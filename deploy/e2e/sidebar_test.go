@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,6 +25,12 @@ type panelEntry struct {
 	Text    string `json:"text"`
 	Error   string `json:"error"`
 	TabID   int64  `json:"tabId"`
+
+	Tool      string `json:"tool"`
+	Input     string `json:"input"`
+	RequestID string `json:"requestId"`
+	Outcome   string `json:"outcome"`
+	By        string `json:"by"`
 }
 
 // A sidePanel does what the panel of the seed does: it sends its messages, and
@@ -166,7 +173,7 @@ func (p *sidePanel) shown() string {
 	var all []string
 	for _, e := range p.entries {
 		if e.Type != "text_delta" {
-			all = append(all, strings.TrimSpace(strings.TrimSpace(e.Role+" "+e.Type)+" "+e.Message+e.Text+e.Error))
+			all = append(all, strings.TrimSpace(strings.TrimSpace(e.Role+" "+e.Type)+" "+e.Message+e.Text+e.Error+e.Outcome))
 		}
 	}
 	return strings.Join(all, "\n")
@@ -352,4 +359,93 @@ func TestSidePanelAcrossRelayKills(t *testing.T) {
 	if p.mark <= mark {
 		t.Errorf("%d behind %d", p.mark, mark)
 	}
+}
+
+// TestSidePanelQuestions: Bash asks, and somebody who may approve answers in a panel.
+// Whoever answers then is told that it was too late.
+func TestSidePanelQuestions(t *testing.T) {
+	s := talkStack(t, "", "--extension-ids", chatExtension)
+	p := newSidePanel(t, s, "alice")
+	bob := newSidePanel(t, s, "bob")
+	for _, c := range []struct {
+		allow   bool
+		outcome string
+	}{{true, "allowed"}, {false, "denied"}} {
+		if got := p.says(`ask:Bash {"command":"true"}`); got != "processing" {
+			t.Fatal(got)
+		}
+		p.until("user ask:Bash", "agent question")
+		q := p.last("question")
+		if q.Tool != "Bash" || q.Input != "true" || q.RequestID == "" {
+			t.Errorf("%+v", q)
+		}
+		body := fmt.Sprintf(`{"requestId":%q,"allow":%t}`, q.RequestID, c.allow)
+		var answer struct {
+			Applied bool
+			Outcome string
+		}
+		if status := bob.post("/sidebar-agent/answer", body, &answer); status != http.StatusOK || !answer.Applied || answer.Outcome != c.outcome {
+			t.Errorf("%d %+v", status, answer)
+		}
+		if status := p.post("/sidebar-agent/answer", body, &answer); status != http.StatusOK || answer.Applied || answer.Outcome != c.outcome {
+			t.Errorf("again: %d %+v", status, answer)
+		}
+		p.until("agent answered "+c.outcome, "agent agent_done")
+		if a := p.last("answered"); a.RequestID != q.RequestID || a.By == "" {
+			t.Errorf("%+v", a)
+		}
+		if status := p.post("/sidebar-chat/clear", "", nil); status != http.StatusOK {
+			t.Errorf("clear: %d", status)
+		}
+		p.entries = nil
+	}
+}
+
+// last returns the latest entry of a type.
+func (p *sidePanel) last(kind string) panelEntry {
+	p.t.Helper()
+	for _, e := range slices.Backward(p.entries) {
+		if e.Type == kind {
+			return e
+		}
+	}
+	p.t.Fatalf("no entry is a %s", kind)
+	return panelEntry{}
+}
+
+// TestSidePanelAcrossAnAgentKill: the sandbox's agent is killed in the middle of a run.
+// A panel that polls on gets what became of it, and nothing twice; one that is opened
+// then gets all of it, with the same numbers.
+// It is about weakness 26 in deploy/e2e/README.md.
+func TestSidePanelAcrossAnAgentKill(t *testing.T) {
+	s := talkStack(t, "", "--extension-ids", chatExtension)
+	p := newSidePanel(t, s, "alice")
+	if got := p.says("say:first"); got != "processing" {
+		t.Fatal(got)
+	}
+	p.until("user say:first", "agent result first", "agent agent_done")
+	if got := p.says("say:half\nsleep:1h"); got != "processing" {
+		t.Error(got)
+	}
+	if got := p.says("say:never"); got != "queued 1" {
+		t.Error(got)
+	}
+	p.until("user say:half", "agent agent_start", "user say:never")
+	restartAgent(t, s.Ready.Sandboxes[0].PID)
+	lost := "agent agent_error The sandbox's agent was restarted. 1 waiting messages were not sent."
+	p.until("user say:half", lost)
+	if p.status != "idle" || strings.Count(p.shown(), "restarted") != 1 {
+		t.Errorf("%s:\n%s", p.status, p.shown())
+	}
+	late := newSidePanel(t, s, "alice")
+	late.until("user say:first", "agent result first", "agent agent_done", "user say:half", lost)
+	for _, e := range late.entries {
+		if !slices.Contains(p.entries, e) {
+			t.Errorf("%+v is new", e)
+		}
+	}
+	if got := p.says("say:on"); got != "processing" {
+		t.Error(got)
+	}
+	p.until(lost, "user say:on", "agent result on", "agent agent_done")
 }

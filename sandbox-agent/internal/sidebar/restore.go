@@ -231,7 +231,7 @@ func (r *returning) catchUp(open bool) {
 		r.take(*r.next)
 		r.next = nil
 	}
-	if open && r.runs.command == was && r.runs.ended && r.stored.Waiting == 0 {
+	if (open || r.endedByPanel()) && r.runs.command == was && r.runs.ended && r.stored.Waiting == 0 {
 		return // it had its end
 	}
 	if lost != "" {
@@ -251,7 +251,7 @@ func (r *returning) cutOff(e protocol.ChatEvent) bool {
 func (r *returning) endedByPanel() bool {
 	for _, place := range slices.Backward(r.places) {
 		switch {
-		case place.Type == typeStart:
+		case place.Type == typeStart, place.Type == roleUser:
 			return false
 		case place.Type == typeError && place.Seq == 0:
 			return true

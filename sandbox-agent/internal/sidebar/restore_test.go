@@ -180,6 +180,42 @@ func TestTheEndThatNobodyHeard(t *testing.T) {
 	})
 }
 
+// A run that was stopped has had its end, though its conversation hadn't said so yet.
+// What was to run behind it had none.
+func TestStoppedBeforeTheKill(t *testing.T) {
+	in(t, func(r *rig) {
+		r.sends(1, "one")
+		r.talks.made[0].running = "" // nothing can be stopped any more, and nothing was said of that
+		r.stops(1)
+		r.kill(func() { r.plays("c1", fails("cmd_1")) })
+		r.shows(1, "user:one | agent_start | agent_error:Stopped by user")
+		r.stands(1, lineup.Idle)
+		r.talks.made[0].running = "cmd_other" // that nobody has heard of
+		r.sends(1, "two")
+		r.kill(func() {})
+		if all, _ := r.polls(0, 1); !strings.HasSuffix(all, "agent_error:Stopped by user | agent_error:The sandbox's agent was restarted.") {
+			t.Errorf("%s", all)
+		}
+	})
+}
+
+// Numbers go on behind the newest entry, whatever the clock says, also if nobody knows
+// any more what it said.
+func TestNumbersOfAnotherClock(t *testing.T) {
+	in(t, func(r *rig) {
+		r.sends(1, "one")
+		const number = 1 << 52
+		path := placesOf(filepath.Join(r.dir, string(session)+".json"))
+		if err := os.WriteFile(path, fmt.Appendf(nil, `{"n":%d,"t":1,"k":"text","m":1,"s":5}`+"\n", number), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.kill(func() {})
+		if _, answer := r.polls(0, 0); answer.Total <= number {
+			t.Errorf("%+v", answer)
+		}
+	})
+}
+
 // What was cleared doesn't come back, what is of another session of the panel neither,
 // and nothing stands in the files that people or programs have said.
 func TestWhatDoesNotComeBack(t *testing.T) {
