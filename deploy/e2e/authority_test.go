@@ -117,9 +117,15 @@ type stream struct {
 
 func listen(ctx context.Context, t *testing.T, base, grant string) *stream {
 	t.Helper()
+	return listenIn(ctx, t, base, grant, "")
+}
+
+// listenIn is listen for a page in a browser; browser may be empty.
+func listenIn(ctx context.Context, t *testing.T, base, grant, browser string) *stream {
+	t.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/control/stream", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/control/stream?"+browser, nil)
 	must(t, err)
 	req.Header.Set("Authorization", "Bearer "+grant)
 	req.Header.Set("Origin", base)
