@@ -25,12 +25,18 @@ const panelExtension = "abcdefghijklmnopabcdefghijklmnop"
 
 const panelOrigin = "chrome-extension://" + panelExtension
 
-// stubborn is a claude that ignores INT and HUP, and tells what it finds.
+// stubborn is a claude that neither INT nor HUP ends, and that tells what it finds.
+// Its diary has when it was interrupted, and each time that it lived on until, in
+// seconds.
 const stubborn = `#!/bin/bash
-trap '' INT HUP
+trap '' HUP
+trap 'asked=${asked:-$EPOCHREALTIME}' INT
 echo "pid=$$ size=$(stty size)."
 while true; do
-	read -r line || { sleep 0.1; continue; }
+	if ! read -r -t 0.1 line; then
+		[ "$asked" ] && echo "$asked $EPOCHREALTIME" >>"${0%/*}/diary/claude" && sleep 0.05
+		continue
+	fi
 	case "$line" in
 	tab) cat ~/active-tab.json ;;
 	there) cat ~/claude-available.json ;;
@@ -57,6 +63,8 @@ func newSide(t *testing.T) (p *side, claude string) {
 	must(t, os.Chmod(dir, 0o755))
 	claude = filepath.Join(dir, "claude")
 	must(t, os.WriteFile(claude, []byte(stubborn), 0o755))
+	must(t, os.Mkdir(filepath.Join(dir, "diary"), 0o700))
+	must(t, os.Chmod(filepath.Join(dir, "diary"), 0o777)) // it runs under a user of its own
 	file := filepath.Join(t.TempDir(), "sandbox.yaml")
 	must(t, os.WriteFile(file, []byte("program-path: ["+dir+"]\n"), 0o600))
 	return &side{t, own(t, "--sandbox-config", file, "--extension-ids", panelExtension), within(t)}, claude
@@ -185,11 +193,29 @@ func pidOf(t *testing.T, printed string) int {
 	return pid
 }
 
+// livedOn returns for how long the stubborn claude went on once it was interrupted,
+// by its own clock, which doesn't count how long others took to see its end.
+func livedOn(t *testing.T, claude string) time.Duration {
+	t.Helper()
+	diary, err := os.ReadFile(filepath.Join(filepath.Dir(claude), "diary/claude"))
+	if err != nil {
+		t.Fatalf("it was never interrupted: %v", err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(diary)), "\n")
+	asked, last, _ := strings.Cut(lines[len(lines)-1], " ")
+	from, err := strconv.ParseFloat(asked, 64)
+	must(t, err)
+	to, err := strconv.ParseFloat(last, 64)
+	must(t, err)
+	return time.Duration((to - from) * float64(time.Second))
+}
+
 // Seed 000's panel with the real programs: nothing runs before its first byte; claude
 // has the panel's size and finds the files at home; and one that ignores INT and HUP
 // is killed when the panel goes, not before 3 s.
 func TestSidePanelTerminal(t *testing.T) {
 	p, claude := newSide(t)
+	before := openPorts(t, p.s, -1)
 	var health struct {
 		Status      string
 		ChatEnabled bool
@@ -217,6 +243,9 @@ func TestSidePanelTerminal(t *testing.T) {
 		t.Errorf("%q", printed)
 	}
 	pid := pidOf(t, printed)
+	if opened := newPorts(t, p.s, -1, before); len(opened) > 0 {
+		t.Errorf("a side panel's terminal opens %v", opened)
+	}
 	p.send(conn, websocket.MessageBinary, "there\n")
 	p.expect(conn, `"path":"`+claude+`"`)
 	p.await("the tab", func() bool {
@@ -226,10 +255,15 @@ func TestSidePanelTerminal(t *testing.T) {
 	began := time.Now()
 	must(t, conn.Close(websocket.StatusNormalClosure, ""))
 	p.await("its end", func() bool { return !alive(pid) })
-	if took := time.Since(began); took < 2*time.Second {
+	if took := time.Since(began); took < 3*time.Second { // and so it was alive at 2 s
 		t.Errorf("it was killed after %v", took)
 	} else {
 		t.Logf("gone after %v", took)
+	}
+	if lived := livedOn(t, claude); lived > 4500*time.Millisecond {
+		t.Errorf("it lived on for %v", lived)
+	} else {
+		t.Logf("it lived on for %v", lived)
 	}
 	must(t, os.Remove(claude))
 	if _, err := exec.LookPath("claude"); err == nil {

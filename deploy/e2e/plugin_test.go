@@ -102,21 +102,46 @@ func closedWith(ctx context.Context, conn *websocket.Conn) string {
 	}
 }
 
-// openPorts returns where a stack's sandbox and relay listen, by ss, and whoever
-// has a port.
+// openPorts returns where a stack's relay and sandbox listen, with all that runs in
+// the sandbox, by ss, and whoever has a port.
 func openPorts(t *testing.T, s *Stack, port int) (all []string) {
 	t.Helper()
 	out, err := exec.Command("ss", "-Hltnup").Output()
 	must(t, err)
+	ours := []string{fmt.Sprintf("pid=%d,", s.Ready.Relays[0].PID), fmt.Sprintf(":%d ", port)}
+	for _, pid := range below(t, s.Ready.Sandboxes[0].PID) {
+		ours = append(ours, fmt.Sprintf("pid=%d,", pid))
+	}
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Fields(line)
-		for _, ours := range []string{
-			fmt.Sprintf("pid=%d,", s.Ready.Sandboxes[0].PID), fmt.Sprintf("pid=%d,", s.Ready.Relays[0].PID), fmt.Sprintf(":%d ", port),
-		} {
-			if len(fields) > 4 && strings.Contains(line, ours) {
-				all = append(all, fields[0]+" "+fields[4])
-			}
+		if len(fields) > 4 && slices.ContainsFunc(ours, func(one string) bool { return strings.Contains(line, one) }) {
+			all = append(all, fields[0]+" "+fields[4])
 		}
+	}
+	return all
+}
+
+// newPorts are those of openPorts that weren't open before.
+func newPorts(t *testing.T, s *Stack, port int, before []string) []string {
+	t.Helper()
+	return slices.DeleteFunc(openPorts(t, s, port), func(one string) bool { return slices.Contains(before, one) })
+}
+
+// below returns a process and all that it has started.
+func below(t *testing.T, root int) []int {
+	t.Helper()
+	out, err := exec.Command("ps", "-eo", "pid=,ppid=").Output()
+	must(t, err)
+	children := map[int][]int{}
+	for line := range strings.Lines(string(out)) {
+		var pid, parent int
+		if _, err := fmt.Sscan(line, &pid, &parent); err == nil {
+			children[parent] = append(children[parent], pid)
+		}
+	}
+	all := []int{root}
+	for i := 0; i < len(all); i++ {
+		all = append(all, children[all[i]]...)
 	}
 	return all
 }
@@ -136,12 +161,7 @@ func TestPlugin(t *testing.T) {
 	if got := pluginSays(ctx, t, conn, "hello"); got != "hello" {
 		t.Error(got)
 	}
-	var opened []string
-	for _, one := range openPorts(t, s, port) {
-		if !slices.Contains(before, one) {
-			opened = append(opened, one)
-		}
-	}
+	opened := newPorts(t, s, port, before)
 	if own := fmt.Sprintf("tcp 127.0.0.1:%d", port); !slices.Equal(opened, []string{own}) {
 		t.Errorf("%v listen, not %s alone", opened, own)
 	}

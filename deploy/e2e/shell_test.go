@@ -99,6 +99,7 @@ func (c *ShellClient) Complains() string {
 func TestShell(t *testing.T) {
 	ctx := within(t)
 	s := own(t)
+	before := openPorts(t, s, -1)
 	c := dialShell(ctx, t, s, "alice")
 	c.Send(map[string]any{"type": "init", "provider": "claude", "projectPath": "/etc"})
 	if got := c.Complains(); got != op.ShellBadPath {
@@ -111,6 +112,9 @@ func TestShell(t *testing.T) {
 	const command = `echo "$TERM $COLORTERM $FORCE_COLOR $(stty size)"; while read -r line; do echo "got <$line> é"; [ "$line" = link ] && echo 'Open this URL: https://example.com/in?a=1 now'; [ "$line" = go ] && { sleep 1; echo last words; exit 3; }; done`
 	c.Plain(command)
 	c.Expect("xterm-256color truecolor 3 31 90")
+	if opened := newPorts(t, s, -1, before); len(opened) > 0 {
+		t.Errorf("a shell opens %v", opened)
+	}
 	c.Send(map[string]any{"type": "input", "data": "ünö $(id)\r"})
 	c.Expect("got <ünö $(id)> é")
 	c.Send(map[string]any{"type": "input", "data": "link\r"})

@@ -118,7 +118,8 @@ func TestDashboards(t *testing.T) {
 	}
 }
 
-// TestChatIsShown: every metric of conversations is on a dashboard.
+// TestChatIsShown: every metric of conversations, shells, plugins and side panels is
+// on a dashboard.
 func TestChatIsShown(t *testing.T) {
 	shown := map[string]bool{}
 	all := merged(t)
@@ -134,7 +135,8 @@ func TestChatIsShown(t *testing.T) {
 		}
 	}
 	for name := range all {
-		if (strings.HasPrefix(name, "fairlead_chat_") || strings.HasPrefix(name, "fairlead_history_")) && !shown[name] {
+		feature, _, _ := strings.Cut(strings.TrimPrefix(name, "fairlead_"), "_")
+		if slices.Contains([]string{"chat", "history", "shell", "plugin", "plugins", "panel", "sidebar"}, feature) && !shown[name] {
 			t.Errorf("%s is on no dashboard", name)
 		}
 	}
