@@ -127,21 +127,29 @@ func newPorts(t *testing.T, s *Stack, port int, before []string) []string {
 	return slices.DeleteFunc(openPorts(t, s, port), func(one string) bool { return slices.Contains(before, one) })
 }
 
-// below returns a process and all that it has started.
+// below returns a process, all that it has started, and what these have left behind
+// in their terminals.
 func below(t *testing.T, root int) []int {
 	t.Helper()
-	out, err := exec.Command("ps", "-eo", "pid=,ppid=").Output()
+	out, err := exec.Command("ps", "-eo", "pid=,ppid=,sess=").Output()
 	must(t, err)
 	children := map[int][]int{}
 	for line := range strings.Lines(string(out)) {
-		var pid, parent int
-		if _, err := fmt.Sscan(line, &pid, &parent); err == nil {
+		var pid, parent, session int
+		if _, err := fmt.Sscan(line, &pid, &parent, &session); err == nil {
 			children[parent] = append(children[parent], pid)
+			if session != pid && session != parent {
+				children[session] = append(children[session], pid)
+			}
 		}
 	}
 	all := []int{root}
 	for i := 0; i < len(all); i++ {
-		all = append(all, children[all[i]]...)
+		for _, pid := range children[all[i]] {
+			if !slices.Contains(all, pid) {
+				all = append(all, pid)
+			}
+		}
 	}
 	return all
 }
