@@ -38,6 +38,23 @@ func TestEveryCase(t *testing.T) {
 	}
 }
 
+// TestEveryWeakness: each weakness of others' systems has a test that there is.
+func TestEveryWeakness(t *testing.T) {
+	_, tests := proofs(t)
+	for _, f := range repository(t) {
+		if f.Path != battery.Table {
+			continue
+		}
+		found, err := battery.Weaknesses(string(f.Text), tests)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, wrong := range found {
+			t.Errorf("%s: %s", battery.Table, wrong)
+		}
+	}
+}
+
 // TestFound29CasesHaveTests: the cases that had none have tests with their
 // numbers.
 func TestFound29CasesHaveTests(t *testing.T) {

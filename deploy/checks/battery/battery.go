@@ -26,6 +26,11 @@ const (
 	programs  = "deploy/e2e"  // whose tests are of the real programs
 	notBuilt  = "not built: " // and the feature, in place of or behind the tests
 	tableHead = "| case | what | layer | tests |"
+
+	// weaknesses is how many weaknesses of others' systems have a line of their own,
+	// numbered from 1.
+	weaknesses   = 26
+	weaknessHead = "| weakness | what goes wrong | here | tests |"
 )
 
 // A Test is one test function.
@@ -51,11 +56,37 @@ type Case struct {
 	NotBuilt string // the feature that lacks; empty: none
 }
 
-// Parse reads the table in a README.
-func Parse(readme string) ([]Case, error) {
-	_, table, found := strings.Cut(readme, tableHead+"\n|---|---|---|---|\n")
+// Parse reads the table of cases in a README.
+func Parse(readme string) ([]Case, error) { return parse(readme, tableHead) }
+
+// Weaknesses returns what is wrong with a README's table of weaknesses, given the
+// tests that there are.
+func Weaknesses(readme string, tests []Test) (found []string, err error) {
+	lines, err := parse(readme, weaknessHead)
+	for i, w := range lines {
+		if w.Number != i+1 {
+			found = append(found, fmt.Sprintf("weakness %d stands in the place of %d", w.Number, i+1))
+		}
+		if len(w.Tests) == 0 {
+			found = append(found, fmt.Sprintf("weakness %d has no test", w.Number))
+		}
+		for _, t := range w.Tests {
+			if !slices.Contains(tests, t) && t.Name[0] != '`' { // scripts have files, in backquotes
+				found = append(found, fmt.Sprintf("weakness %d names %v, which there isn't", w.Number, t))
+			}
+		}
+	}
+	if len(lines) != weaknesses {
+		found = append(found, fmt.Sprintf("there are lines for %d weaknesses, want %d", len(lines), weaknesses))
+	}
+	return found, err
+}
+
+// parse reads the table with a head.
+func parse(readme, head string) ([]Case, error) {
+	_, table, found := strings.Cut(readme, head+"\n|---|---|---|---|\n")
 	if !found {
-		return nil, fmt.Errorf("no table with the head %q", tableHead)
+		return nil, fmt.Errorf("no table with the head %q", head)
 	}
 	var cases []Case
 	for line := range strings.Lines(table) {
