@@ -143,6 +143,12 @@ test('what somebody else has cleared goes here, too', () => {
   assert.deepEqual([rows(chat, 1), rows(chat, 2), chat.shown.rows], [['user c'], [], [row]]);
 });
 
+test('tabs that were opened or closed are asked for, once', () => {
+  const chat = new Conversations();
+  chat.state({ activeTabId: 1, tabsRevision: 4 });
+  assert.deepEqual([4, 5, 5].map((tabsRevision) => chat.state({ activeTabId: 1, tabsRevision })), [false, true, false]);
+});
+
 test('each tab is known to be at work, or not', () => {
   const chat = told(user('a', 1), agent('agent_start', { tabId: 1 }), user('b', 2), agent('agent_start', { tabId: 2 }));
   chat.state({ activeTabId: 1, agentStatus: 'processing', tabs: [{ id: 1, agentStatus: 'processing' }, { id: 3, agentStatus: 'hung' }] });

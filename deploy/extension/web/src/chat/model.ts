@@ -40,6 +40,7 @@ export interface Standing {
   activeTabId?: number | null;
   tabs?: { id: number; agentStatus: string }[]; // in which something runs
   availableFrom?: number; // the oldest entry that is held: what is older was cleared
+  tabsRevision?: number; // another one once tabs were opened, closed or switched
 }
 
 // How a message stands that isn't among the entries yet. Lost: nobody knows
@@ -97,6 +98,7 @@ export class Conversations {
   #mark = 0;
   #sent = 0;
   #active = 0;
+  #revision: number | undefined; // of the list of tabs
   #shown = 0;
   #held = false;
 
@@ -196,8 +198,8 @@ export class Conversations {
     }
   }
 
-  // state takes how things stand, and says whether another tab is active now.
-  state({ agentStatus, activeTabId, tabs, availableFrom = 0 }: Standing): boolean {
+  // state takes how things stand, and says whether the browser's tabs are others now.
+  state({ agentStatus, activeTabId, tabs, availableFrom = 0, tabsRevision }: Standing): boolean {
     const id = activeTabId ?? 0;
     const moved = id !== this.#active;
     this.#active = id;
@@ -209,7 +211,9 @@ export class Conversations {
       if (tabs !== undefined || status.has(tab.id)) this.#stand(tab, status.get(tab.id) ?? 'idle');
       tab.rows = tab.rows.filter((row) => row.id === undefined || row.id >= availableFrom);
     }
-    return moved;
+    const listed = tabsRevision !== undefined && tabsRevision !== this.#revision;
+    this.#revision = tabsRevision;
+    return moved || listed;
   }
 
   #stand(tab: Tab, status: string): void {
