@@ -54,7 +54,7 @@ WIDE := -p $(shell expr 1 + $$(nproc))
 PURE := deploy/checks deploy/checks/changed deploy/checks/locks deploy/controlplane/internal/commands/signing \
         deploy/controlplane/internal/contents deploy/controlplane/internal/contents/tools deploy/controlplane/internal/oauth \
         deploy/controlplane/internal/policy deploy/controlplane/internal/private deploy/controlplane/internal/store \
-        deploy/controlplane/internal/store/db deploy/extension/build deploy/grafana deploy/program/bundle deploy/program/pause loadtest/internal/usage \
+        deploy/controlplane/internal/store/db deploy/extension deploy/extension/build deploy/grafana deploy/program/bundle deploy/program/pause loadtest/internal/usage \
         protocol protocol/audit protocol/bytelog protocol/chatsocket protocol/envseal protocol/eventlog protocol/lease protocol/op protocol/pace \
         relay/internal/console/build relay/internal/openapi relay/internal/rejects relay/internal/roster relay/internal/turn \
         sandbox-agent/internal/chat/control sandbox-agent/internal/chat/life sandbox-agent/internal/chat/masking \

@@ -350,24 +350,18 @@ func (r *rig) accepted(payload object) string {
 	return payload["commandId"].(string)
 }
 
-// kill ends the extension's worker, as Chrome does after half a minute.
+// kill ends the extension's worker, as Chrome does after half a minute. One that
+// goes by itself meanwhile never answers, so it is told again.
 func (r *rig) kill() {
 	r.Helper()
 	worker := r.worker()
-	if worker == "" {
-		return
-	}
-	if _, err := chromedp.CallBrowser(r.browser, target.CloseTarget, target.CloseTargetParams{TargetID: worker}); err != nil {
-		r.Fatal(err)
-	}
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for ctx := patience(r.TB); r.worker() == worker; {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+	for ctx := patience(r.TB); worker != "" && r.worker() == worker; {
+		if ctx.Err() != nil {
 			r.Fatal("the worker doesn't end")
 		}
+		once, stop := context.WithTimeout(r.browser, time.Second)
+		_, _ = chromedp.CallBrowser(once, target.CloseTarget, target.CloseTargetParams{TargetID: worker})
+		stop()
 	}
 }
 
