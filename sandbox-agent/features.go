@@ -303,7 +303,7 @@ func (b *builder) sandbox(gate *egress.Gate) (*executor.Executor, *reporter, err
 	b.features.Add(terminal.Feature{Host: b.host, Operator: continuing{b.host, b.programs.agents, b.opened.chats, b.history}})
 	run := &executor.Executor{
 		Sandbox: b.identity.Enrolment.SandboxID, Keys: b.authority.Trust.Keys, Device: b.identity.Device, Ledger: b.ledger, Audit: b.audit,
-		Operations: b.features.Operations(), Callbacks: b.authority.Outbox,
+		Operations: b.features.Operations(), Memory: b.features, Callbacks: b.authority.Outbox,
 		Now: time.Now, Log: b.log,
 	}
 	status := &reporter{

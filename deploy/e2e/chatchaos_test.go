@@ -314,7 +314,8 @@ func TestTalkAcrossAgentKills(t *testing.T) {
 				t.Fatal("nothing of a coding agent runs")
 			}
 		} else {
-			pause(ctx, time.Duration(rng.Int64N(int64(500*time.Millisecond))))
+			// Often at once: then the message's command is just under way.
+			pause(ctx, time.Duration(rng.Int64N(int64(500*time.Millisecond)>>rng.IntN(8))))
 		}
 		agent = restartAgent(t, agent)
 		complete, err := bob.AwaitComplete(ctx, id, n)

@@ -108,6 +108,27 @@ func (c *Chats) send(_ context.Context, command *jws.Command, body *op.ChatSend)
 	return done(command, body.Conversation), nil
 }
 
+// Remember implements [feature.Rememberer]. A message was sent if the log has it:
+// that comes first.
+func (c *Chats) Remember(command *jws.Command, body op.Body) (result protocol.OpResult, err error, known bool) {
+	message, ok := body.(*op.ChatSend)
+	if !ok {
+		return result, nil, false
+	}
+	var sent bool
+	err = c.ask(command.Target.SessionID, message.Conversation, func(o *owner) error {
+		sent, known = o.log.Has(command.CommandID, time.UnixMilli(command.IssuedAt))
+		return nil
+	})
+	switch {
+	case err != nil || !known:
+		return result, nil, false
+	case !sent:
+		return result, fault(protocol.ChatUnavailable, "The sandbox restarted before it had the message. Send it again."), true
+	}
+	return done(command, message.Conversation), nil, true
+}
+
 // sendIn is send for a conversation that there is. The owner is asked first, so
 // that nothing is read or stored in vain.
 func (c *Chats) sendIn(command *jws.Command, body *op.ChatSend, info ConversationInfo, context string) error {

@@ -199,6 +199,33 @@ func TestTwoAtOnce(t *testing.T) {
 	})
 }
 
+// TestRemember: what became of a message whose command's outcome a crash took, its
+// conversation's log says.
+func TestRemember(t *testing.T) {
+	r := newRig(t)
+	r.make()
+	remember := func(command protocol.CommandID) (protocol.OpResult, error, bool) {
+		c := r.command(alice)
+		c.CommandID, c.IssuedAt = command, time.Now().UnixMilli()
+		return r.Remember(c, &op.ChatSend{Conversation: r.id})
+	}
+	p := r.begins("hello")
+	sent := protocol.CommandID(fmt.Sprintf("cmd_%d", r.commands))
+	if result, err, known := remember(sent); !known || err != nil || result.ConversationID != r.id {
+		t.Errorf("a message that was sent: %+v, %v, %t", result, err, known)
+	}
+	if _, err, known := remember("cmd_lost"); !known || protocol.KindOf(err) != protocol.KindUnavailable {
+		t.Errorf("a message that wasn't: %v, %t", err, known)
+	}
+	if _, _, known := r.Remember(r.command(alice), &op.ChatAbort{Conversation: r.id}); known {
+		t.Error("it knows of an abort")
+	}
+	if _, _, known := r.Remember(r.command(alice), &op.ChatSend{Conversation: "gone"}); known {
+		t.Error("it knows of a conversation that isn't there")
+	}
+	p.print("done 0")
+}
+
 // TestAbortBySignal: a process that can't stop its turn is ended at once.
 func TestAbortBySignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	auditlog "github.com/fairlead/fairlead/protocol/audit"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/audit"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/ledger"
@@ -37,6 +38,7 @@ type Executor struct {
 	Ledger     *ledger.Ledger
 	Audit      *audit.Log         // nil: nothing is recorded
 	Operations feature.Operations // by kind; any other is unsupported
+	Memory     feature.Rememberer // knows of commands whose outcomes a crash took; nil: nobody does
 	// Callbacks hears the outcome of each run before Execute returns it; nil:
 	// nobody does.
 	Callbacks Callbacks
@@ -222,6 +224,23 @@ func (x *Executor) prior(ctx context.Context, command *jws.Command, entry *ledge
 	var result protocol.Result
 	if entry.State == ledger.StateDone && json.Unmarshal(entry.Result, &result) == nil {
 		return result
+	}
+	return x.lost(command, started)
+}
+
+// lost returns the outcome of a command that was begun, and whose outcome a crash
+// took. It isn't run again. A feature may know whether it was carried out.
+func (x *Executor) lost(command *jws.Command, started time.Time) protocol.Result {
+	if x.Memory != nil {
+		if _, body, err := op.Decode(command.Op); err == nil {
+			switch opResult, err, known := x.Memory.Remember(command, body); {
+			case known && err != nil:
+				return x.failure(command, started, attemptNone, err)
+			case known:
+				result, _ := x.outcome(command, started, opResult, nil)
+				return result
+			}
+		}
 	}
 	return x.callback(command, protocol.ExecutionCallback{Status: protocol.StatusUnknown}, started, attemptRan, protocol.KindUnavailable)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
@@ -25,6 +26,15 @@ type Front interface {
 
 // An Operator carries out signed commands.
 type Operator interface{ Operations() Operations }
+
+// A Rememberer keeps what tells whether a command was carried out, also over a
+// crash that took the command's outcome.
+type Rememberer interface {
+	// Remember returns what became of a command that an earlier process of the agent
+	// began: its result, or an error if nothing of it was done. known is false if
+	// that can't be told.
+	Remember(command *jws.Command, body op.Body) (result protocol.OpResult, err error, known bool)
+}
 
 // A Starter has a say in each program that is about to start in a terminal: the
 // terminal's own, and each coding agent in front of it. An error keeps it from

@@ -12,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
 
@@ -81,6 +83,16 @@ func (s *Set) Operations() Operations {
 		all.Add(f.Operations())
 	}
 	return all
+}
+
+// Remember implements [Rememberer]: the first one that knows says it.
+func (s *Set) Remember(command *jws.Command, body op.Body) (result protocol.OpResult, err error, known bool) {
+	for _, f := range Of[Rememberer](s) {
+		if result, err, known = f.Remember(command, body); known {
+			return result, err, true
+		}
+	}
+	return protocol.OpResult{}, nil, false
 }
 
 // Tools implements [toolbox.Set].
