@@ -123,12 +123,13 @@ test: $(DIST)/index.html $(EXTENSION)/panel/panel.html $(ORACLE)/node_modules/.s
 	@$(MAKE) --no-print-directory test-speed
 
 # The parts of make test, of which it runs three at the same time: programs wait
-# a lot. The end-to-end tests are two parts, each with stacks of its own.
+# a lot. The end-to-end tests are two parts, each with stacks of its own. They go
+# first wherever a processor is wanted, since their tests see how long things take.
 test-packages:
-	$(GO) test $(RACE) $(LINK) $(WIDE) -timeout 14m $$($(GO) list ./... | grep -v -e /deploy/e2e $(PURE:%=-e '/fairlead/%$$'))
+	nice -n 5 $(GO) test $(RACE) $(LINK) $(WIDE) -timeout 14m $$($(GO) list ./... | grep -v -e /deploy/e2e $(PURE:%=-e '/fairlead/%$$'))
 
 test-pure:
-	$(GO) test $(LINK) -timeout 14m -skip '$(SPEED)' $(PURE:%=./%)
+	nice -n 5 $(GO) test $(LINK) -timeout 14m -skip '$(SPEED)' $(PURE:%=./%)
 
 test-speed:
 	$(GO) test $(LINK) -timeout 5m -run '$(SPEED)' ./sandbox-agent/internal/redact ./sandbox-agent/internal/history/lineindex

@@ -105,7 +105,8 @@ func testPhone(t *testing.T, browser context.Context) {
 		t.Helper()
 		alice.eval(fmt.Sprintf(`document.querySelector('[data-testid=keybar] [aria-label=%q]').click()`, name))
 	}
-	relay.output(pty, "\x1b[?1h")
+	relay.output(pty, "\x1b[?1hkeypad")
+	alice.untilScreen("keypad") // the page knows of the mode
 	alice.focusTerminal()
 	for _, name := range []string{"Pipe", "Up", "PgDn: page down", "Ctrl, for the next key"} {
 		key(name)

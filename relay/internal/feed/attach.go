@@ -139,12 +139,16 @@ func (r *Reader) SkipBehind(kf *Keyframe) (skipped uint64, ok bool) {
 }
 
 // SkipToLine moves the reader ahead to the start of a line, without a keyframe,
-// and returns how many bytes it skips.
+// and returns how many bytes it skips. A reader that is further than that stays
+// where it is: nobody is moved back.
 func (r *Reader) SkipToLine() (skipped uint64) {
 	f := r.feed
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	offset := f.firstLine()
+	if at := r.pos.sent(); r.pos.epoch == f.ring.Epoch() && at <= f.ring.Head() {
+		offset = max(offset, at)
+	}
 	skipped = r.skips(offset)
 	cols, rows := f.ring.SizeAt(offset)
 	r.moveToOffset(offset, resyncFrame(protocol.Resync{

@@ -95,3 +95,25 @@ func tooSlow(r *Reader) {
 	r.lose(ResyncUnacked)
 	r.pos.told = true
 }
+
+// TestNobodyIsMovedBack: a reader that was too slow, and for whom no keyframe comes,
+// is moved ahead to a line, or stays where it is, but never goes back.
+func TestNobodyIsMovedBack(t *testing.T) {
+	f := newFeed()
+	r := attach(t, f)
+	says(t, f, 100_000)
+	takes(t, r)
+	at := r.pos.sent()
+	if at == 0 {
+		t.Fatal("nothing was taken")
+	}
+	tooSlow(r)
+	if skipped := r.SkipToLine(); skipped != 0 || r.pos.sent() != at {
+		t.Errorf("%d bytes were skipped, from %d to %d", skipped, at, r.pos.sent())
+	}
+	says(t, f, at+protocol.MaxReplayBytes+50_000)
+	tooSlow(r)
+	if skipped := r.SkipToLine(); skipped == 0 || r.pos.sent() != at+skipped {
+		t.Errorf("%d bytes were skipped, from %d to %d", skipped, at, r.pos.sent())
+	}
+}

@@ -32,6 +32,11 @@ export class Chat implements SidePanel {
     if (this.#isOpen && narrow.matches) this.#toggle();
   }
 
+  // renamed says that terminals may have other names, or come to be known.
+  renamed(): void {
+    this.#panel?.renamed();
+  }
+
   opened(): void {
     this.#isOpen = true;
     if (this.#panel !== undefined) return this.#panel.opened();

@@ -151,6 +151,12 @@ export class ChatPanel implements SidePanel {
     else byId('chat-scroll').focus();
   }
 
+  // renamed has the terminal named anew where the conversation goes on: often the
+  // page hears where that is before it knows the terminal.
+  renamed(): void {
+    if (this.#elsewhere.of(this.#model.talk?.id ?? '') !== '') this.#later();
+  }
+
   closed(): void {
     this.#isOpen = false;
     clearInterval(this.#ticker);

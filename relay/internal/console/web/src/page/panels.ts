@@ -31,8 +31,9 @@ export class Panels {
     if (capabilities.includes('files.read')) new Files(session, side, capabilities.includes('files.write'));
   }
 
-  // draw shows how the terminal in front stands.
+  // draw shows how the terminal in front stands, and what terminals are called.
   draw(pane: { id: string; control: Control } | undefined, labels: ReadonlyMap<string, string>, agent: AgentView): void {
+    this.#chat.renamed();
     if (pane === undefined) return this.#agent.draw(undefined);
     const { id, control } = pane;
     this.#agent.draw({ pty: id, label: labels.get(id) ?? 'terminal', agent, turn: control.lastTurn, tools: control.tools });
