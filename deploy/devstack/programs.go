@@ -227,11 +227,13 @@ func (s *Stack) tool(ctx context.Context, name string, args ...string) ([]byte, 
 	return out, nil
 }
 
-// makeExtension has the browser extension written into the state directory, for
-// the stack's relays.
+// makeExtension has the browser extension written into the state directory, with
+// both of its parts, for the stack's relays. It learns the keys of page commands
+// from the control plane itself.
 func (s *Stack) makeExtension(ctx context.Context) (*readyExtension, error) {
 	out, err := s.tool(ctx, "controlplane", "extension",
-		"--out", filepath.Join(s.cfg.StateDir, "extension"), "--origins", strings.Join(origins(s.public, 0), ","), "--json")
+		"--out", filepath.Join(s.cfg.StateDir, "extension"), "--origins", strings.Join(origins(s.public, 0), ","),
+		"--parts", "panel,pages", "--tabs", "shared", "--jwks", s.cpReady.URL+"/.well-known/jwks.json", "--json")
 	if err != nil {
 		return nil, err
 	}
