@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/chat/opened"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/codingagent"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
@@ -33,7 +34,7 @@ type Hosting struct {
 	// Static after construction.
 	host      *codingagent.Host
 	variables Variables
-	reports   reports
+	reports   opened.Reports
 
 	mu      sync.Mutex
 	running map[int]struct{} // guarded by mu: pids of what runs
@@ -87,11 +88,11 @@ func (h *Hosting) surroundings(session protocol.SessionID) surroundings {
 // AgentSession notes that the coding agent called name in a terminal has a
 // provider's session open.
 func (h *Hosting) AgentSession(session protocol.SessionID, pty protocol.PTYID, name, native string) {
-	h.reports.note(session, pty, name, native)
+	h.reports.Note(session, pty, name, native)
 }
 
 // TerminalEnded implements [feature.Ender].
-func (h *Hosting) TerminalEnded(of feature.Terminal) { h.reports.forget(of.PTY) }
+func (h *Hosting) TerminalEnded(of feature.Terminal) { h.reports.Forget(of.PTY) }
 
 // Resumed implements [Programs].
 func (h *Hosting) Resumed(session protocol.SessionID, native string) bool {
@@ -105,14 +106,14 @@ func (h *Hosting) Resumed(session protocol.SessionID, native string) bool {
 	if err != nil {
 		return false // nothing can be found
 	}
-	reported := h.reports.of(session, native)
+	reported := h.reports.Of(session, native)
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
 		line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if err != nil || !has(pid, line, native, reported) {
+		if err != nil || !opened.Has(pid, line, native, reported) {
 			continue
 		}
 		_, leads := own[pid]

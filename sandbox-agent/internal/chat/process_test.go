@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/op"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/account"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/chat/opened"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/codingagent"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/feature"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/launch"
@@ -248,7 +249,7 @@ func TestResumes(t *testing.T) {
 		"claude\x00--resume\x00n-1\x00": true, "cursor-agent\x00--resume=n-1\x00": true, "codex\x00resume\x00n-1\x00": true,
 		"opencode\x00--session\x00n-1": true, "grep\x00n-1\x00": false, "claude\x00--resume\x00n-12\x00": false, "": false, "claude\x00--resume": false,
 	} {
-		if got := has(-1, []byte(line), "n-1", nil); got != want {
+		if got := opened.Has(-1, []byte(line), "n-1", nil); got != want {
 			t.Errorf("%q: %t", line, got)
 		}
 	}

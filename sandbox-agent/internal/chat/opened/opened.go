@@ -1,4 +1,5 @@
-package chat
+// Package opened finds the programs that have a coding agent's session open.
+package opened
 
 import (
 	"bytes"
@@ -17,9 +18,9 @@ import (
 // maxOpenFiles bounds the files of one program that are looked at.
 const maxOpenFiles = 4096
 
-// reports are what the hooks of coding agents in terminals have told of which
-// sessions they have open. They are safe for concurrent use.
-type reports struct {
+// Reports are what the hooks of coding agents in terminals have told of which
+// sessions they have open. They are safe for concurrent use. The zero value is ready.
+type Reports struct {
 	mu sync.Mutex
 	// Guarded by mu.
 	last map[protocol.PTYID]report // of each terminal that is there
@@ -32,9 +33,9 @@ type report struct {
 	native  string // the provider's session
 }
 
-// note notes that the coding agent called name has a provider's session open. A
+// Note notes that the coding agent called name has a provider's session open. A
 // name that nobody knows is no provider's.
-func (r *reports) note(session protocol.SessionID, pty protocol.PTYID, name, native string) {
+func (r *Reports) Note(session protocol.SessionID, pty protocol.PTYID, name, native string) {
 	cli, known := process.Find(process.KnownAgent(name))
 	if !known || !protocol.ValidConversation(protocol.ConversationID(native)) {
 		return
@@ -47,16 +48,16 @@ func (r *reports) note(session protocol.SessionID, pty protocol.PTYID, name, nat
 	r.last[pty] = report{session, cli.Command, native}
 }
 
-// forget forgets a terminal.
-func (r *reports) forget(pty protocol.PTYID) {
+// Forget forgets a terminal.
+func (r *Reports) Forget(pty protocol.PTYID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.last, pty)
 }
 
-// of returns the terminals of session whose last report is of native, with the
+// Of returns the terminals of session whose last report is of native, with the
 // program that has it open.
-func (r *reports) of(session protocol.SessionID, native string) map[protocol.PTYID]string {
+func (r *Reports) Of(session protocol.SessionID, native string) map[protocol.PTYID]string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	found := make(map[protocol.PTYID]string)
@@ -68,10 +69,10 @@ func (r *reports) of(session protocol.SessionID, native string) map[protocol.PTY
 	return found
 }
 
-// has reports whether the process pid, whose command line is line, has a
+// Has reports whether the process pid, whose command line is line, has a
 // provider's session open: by its arguments, by a transcript that it holds open,
 // or because it is the program of which a terminal has said so.
-func has(pid int, line []byte, native string, reported map[protocol.PTYID]string) bool {
+func Has(pid int, line []byte, native string, reported map[protocol.PTYID]string) bool {
 	args := strings.Split(string(bytes.TrimRight(line, "\x00")), "\x00")
 	if resumes(args, native) {
 		return true
