@@ -465,25 +465,9 @@ func TestAnotherSignature(t *testing.T) {
 	if c.Status != protocol.StatusOK || string(second.Callback) != string(first.Callback) {
 		t.Errorf("%s, want %s", second.Callback, first.Callback)
 	}
-	b.Memory = remembering{}
-	if c, _ := b.execute(token); c.Status != protocol.StatusOK || c.Telemetry.Attempt != attemptRan || !strings.Contains(string(c.Result), "pty_remembered") {
-		t.Errorf("a feature knows that it was done: %+v", c)
-	}
-	b.Memory = remembering{protocol.Fault(protocol.KindUnavailable, nil)}
-	if c, _ := b.execute(token); c.Status != protocol.StatusError || c.Telemetry.Attempt != attemptNone {
-		t.Errorf("a feature knows that it was not done: %+v", c)
-	}
 	if calls := b.terminals.called(); len(calls) != 1 {
 		t.Errorf("ran %q", calls)
 	}
-}
-
-// remembering knows that a pty.create was done, or with an error that it wasn't.
-type remembering struct{ err error }
-
-func (r remembering) Remember(command *jws.Command, body op.Body) (result protocol.OpResult, err error, known bool) {
-	_, known = body.(*op.PTYCreate)
-	return protocol.OpResult{Kind: command.Kind(), PTYID: "pty_remembered"}, r.err, known
 }
 
 // TestDuplicateWaits: whoever comes while the command runs gets its outcome.
@@ -586,7 +570,23 @@ func TestCrash(t *testing.T) {
 			t.Errorf("%v later: %s", when, result.Callback)
 		}
 	}
+	b.Memory = remembering{}
+	if c, _ := b.execute(token); c.Status != protocol.StatusOK || c.Telemetry.Attempt != attemptRan || !strings.Contains(string(c.Result), "pty_remembered") {
+		t.Errorf("a feature knows that it was done: %+v", c)
+	}
+	b.Memory = remembering{protocol.Fault(protocol.KindUnavailable, nil)}
+	if c, _ := b.execute(token); c.Status != protocol.StatusError || c.Telemetry.Attempt != attemptNone {
+		t.Errorf("a feature knows that it was not done: %+v", c)
+	}
 	if calls := b.terminals.called(); len(calls) != 1 {
 		t.Errorf("ran %q", calls)
 	}
+}
+
+// remembering knows that a pty.create was done, or with an error that it wasn't.
+type remembering struct{ err error }
+
+func (r remembering) Remember(command *jws.Command, body op.Body) (result protocol.OpResult, err error, known bool) {
+	_, known = body.(*op.PTYCreate)
+	return protocol.OpResult{Kind: command.Kind(), PTYID: "pty_remembered"}, r.err, known
 }
