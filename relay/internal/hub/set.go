@@ -169,6 +169,7 @@ func (s *Set) acquire(key Key, grant *jws.Grant, token string) (*shared, error) 
 		t.hub.audience.grants = s.grants
 		s.hubs[key] = t
 		s.share()
+		t.hub.crowd.is(1) // or the agent might hear first that nobody is there
 		s.running.Go(func() {
 			defer stop()
 			t.hub.run(ctx)
