@@ -45,17 +45,25 @@ func rows(kind, text string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll('[data-testid=row-%s]')].filter((row) => row.innerText.includes(%q)).length`, kind, text)
 }
 
+// needsExtension skips a test where the extension isn't built. make test builds it,
+// and CI fails without it.
+func needsExtension(t *testing.T) {
+	t.Helper()
+	if extension.Built() {
+		return
+	}
+	const missing = "the extension is not built: go run ./deploy/extension/build"
+	if os.Getenv("CI") == "true" {
+		t.Fatal(missing)
+	}
+	t.Skip(missing)
+}
+
 // TestExtension is a person's way through the side panel, in a real browser with
 // the extension: the arrow goes, the first key starts claude, the chat answers, two
 // tabs work at once, and a relay that is killed in between costs nothing.
 func TestExtension(t *testing.T) {
-	if !extension.Built() {
-		const missing = "the extension is not built: go run ./deploy/extension/build"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
-	}
+	needsExtension(t)
 	for _, size := range []struct {
 		name          string
 		width, height int64

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/fairlead/fairlead/deploy/extension"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -178,13 +176,7 @@ func hasTool(t *testing.T, c *ToolClient, tool string) bool {
 // TestPages: what the control plane signs runs in tabs that alice shares, and in no
 // other. Two browsers of hers, with the extension, are at a relay each.
 func TestPages(t *testing.T) {
-	if !extension.Built() {
-		const missing = "the extension is not built: go run ./deploy/extension/build"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(missing)
-		}
-		t.Skip(missing)
-	}
+	needsExtension(t)
 	s := own(t, "--relays", "2")
 	if s.Ready.Extension.ID == "" {
 		t.Fatalf("the ready file names no extension: %s", s.Output())
