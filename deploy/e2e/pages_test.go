@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -9,7 +10,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -27,26 +30,39 @@ type pagesBrowser struct {
 	shop    *window
 	tab     int    // the shop's
 	id      string // of the installation
+	grant   string
 }
 
 // openPages starts a browser whose console is at relay i.
 func openPages(t *testing.T, s *Stack, i int, name, shop string) *pagesBrowser {
 	t.Helper()
-	b := &pagesBrowser{t: t, s: s, user: s.at(i, "alice")}
+	b := &pagesBrowser{t: t, s: s, user: s.at(i, "alice"), grant: mustGrant(within(t), t, s, "alice")}
 	b.console = openWindow(t, name, b.user.Base+"/#token="+b.user.Token, 1280, 800,
 		chromedp.Flag("disable-extensions", false), chromedp.Flag("load-extension", s.Ready.Extension.Dir),
 		chromedp.Flag("disable-features", "DisableLoadExtensionCommandLineSwitch"))
 	b.console.untilText("status", "Connected")
 	b.console.front() // before the welcome page, and from then on
-	b.popup = b.open(name+"-popup", "chrome-extension://"+s.Ready.Extension.ID+"/pages.html")
-	b.popup.until(`typeof chrome.tabs === 'object'`)
-	eval[any](b.popup, `(window.port = chrome.runtime.connect({name: 'pages'}), window.port.onMessage.addListener((s) => window.state = s), null)`)
+	b.popup = b.openPopup(name + "-popup")
 	b.popup.untilText("this", "Not a tab to share") // the console's
 	b.shop = b.open(name+"-shop", shop)
 	b.tab = b.number(shop)
 	b.popup.until(`window.state?.sessions.length > 0`) // the console has found the extension
 	b.id = eval[string](b.popup, `window.state.browserId`)
 	return b
+}
+
+func (b *pagesBrowser) openPopup(name string) *window {
+	b.t.Helper()
+	w := b.open(name, "chrome-extension://"+b.s.Ready.Extension.ID+"/pages.html")
+	b.watch(w)
+	return w
+}
+
+// watch has the popup's page know what the worker says.
+func (b *pagesBrowser) watch(w *window) {
+	b.t.Helper()
+	w.until(`typeof chrome.tabs === 'object'`)
+	eval[any](w, `(window.port = chrome.runtime.connect({name: 'pages'}), window.port.onMessage.addListener((s) => window.state = s), null)`)
 }
 
 func (b *pagesBrowser) open(name, url string) *window {
@@ -99,7 +115,7 @@ func (b *pagesBrowser) shared() (names []string) {
 			TabID          int
 		}
 	}
-	must(b.t, call(within(b.t), http.StatusOK, &list, http.MethodGet, b.user.Base+"/sessions/"+string(b.s.Ready.SessionID)+"/tabs", mustGrant(within(b.t), b.t, b.s, "alice"), nil))
+	must(b.t, call(within(b.t), http.StatusOK, &list, http.MethodGet, b.user.Base+"/sessions/"+string(b.s.Ready.SessionID)+"/tabs", b.grant, nil))
 	for _, tab := range list.Tabs {
 		if strings.Contains(tab.URL, "?") {
 			b.t.Errorf("an address with its query: %s", tab.URL)
@@ -192,6 +208,7 @@ func TestPages(t *testing.T) {
 	}{
 		{"refused", pagesRefused}, {"run", pagesRun}, {"forged", pagesForged}, {"agents", pagesAgents}, {"ended", pagesEnded},
 		{"relay killed", pagesRelayKilled}, {"two browsers", pagesTwoBrowsers},
+		{"loaded anew", pagesLoadedAnew},
 	} {
 		if !t.Run(part.name, func(t *testing.T) { part.run(t, b.in(t)) }) {
 			return // the next one goes on from there
@@ -245,7 +262,7 @@ func pagesRun(t *testing.T, b *pagesBrowser) {
 // pagesForged: a carrier may change nothing, and the same command runs once.
 func pagesForged(t *testing.T, b *pagesBrowser) {
 	ctx := within(t)
-	listener := listenIn(ctx, t, b.user.Base, mustGrant(ctx, t, b.s, "alice"), "browser="+b.id)
+	listener := listenIn(ctx, t, b.user.Base, b.grant, "browser="+b.id)
 	if ran := b.evaluate(b.tab, "", "window.list.push('once')"); ran.Status != "ok" {
 		t.Fatalf("%+v", ran)
 	}
@@ -349,6 +366,42 @@ func pagesTwoBrowsers(t *testing.T, b *pagesBrowser) {
 		t.Errorf("agents see %s", text)
 	}
 	c.want(within(t), t, other.id, "tab_send", map[string]any{"tab": other.name(), "method": "Runtime.evaluate", "params": map[string]any{"expression": "window.list.at(-1)"}})
+}
+
+// pagesLoadedAnew: an extension that is loaded anew has forgotten what was shared, and
+// is told of the session by the page that is open. One that is gone shares nothing.
+func pagesLoadedAnew(t *testing.T, b *pagesBrowser) {
+	_ = promised[any](b.popup, `chrome.storage.session.clear().then(() => null)`)
+	b.endWorker()
+	b.untilShared(b.name(), false)
+	b.popup.run(chromedp.Reload())
+	b.watch(b.popup)
+	b.popup.until(fmt.Sprintf(`window.state?.sessions.some((s) => s.id === %q)`, b.s.Ready.SessionID))
+	eval[any](b.popup, fmt.Sprintf(`(window.port.postMessage({do: 'share', tabId: %d, sessionId: %q, minutes: 10}), null)`, b.tab, b.s.Ready.SessionID))
+	b.untilShared(b.name(), true)
+	if ran := b.evaluate(b.tab, b.id, "1+1"); ran.Status != "ok" {
+		t.Errorf("%+v", ran)
+	}
+
+	// Headless, it doesn't come back from that.
+	eval[any](b.popup, `(setTimeout(() => chrome.runtime.reload()), null)`)
+	b.untilShared(b.name(), false)
+	b.console.front()
+	b.console.untilText("mytabs-here", "No extension answers")
+}
+
+// endWorker ends the extension's worker, as Chrome does after half a minute.
+func (b *pagesBrowser) endWorker() {
+	b.t.Helper()
+	all, err := chromedp.Targets(b.console.ctx)
+	must(b.t, err)
+	for _, about := range all {
+		if about.Type == "service_worker" && strings.Contains(about.URL, b.s.Ready.Extension.ID) {
+			ctx, stop := context.WithTimeout(b.console.ctx, time.Second)
+			_, _ = chromedp.CallBrowser(ctx, target.CloseTarget, target.CloseTargetParams{TargetID: about.TargetID}) // one that goes by itself never answers
+			stop()
+		}
+	}
 }
 
 // changed is a signed part with something else in it.

@@ -67,12 +67,14 @@ export class Shares {
     return [...(await this.#all()).sessions];
   }
 
-  // know remembers a session, the latest first.
+  // know remembers a session, the latest first. One that is known stays where it is:
+  // its page names it again with each worker.
   async know(session: Session): Promise<void> {
     const state = await this.#all();
-    const [first] = state.sessions;
-    if (first?.id === session.id && first.origin === session.origin && first.name === session.name) return;
-    state.sessions = [session, ...state.sessions.filter((s) => s.id !== session.id || s.origin !== session.origin)].slice(0, mostSessions);
+    const known = state.sessions.find((s) => s.id === session.id && s.origin === session.origin);
+    if (known?.name === session.name) return;
+    if (known !== undefined) known.name = session.name;
+    else state.sessions = [session, ...state.sessions].slice(0, mostSessions);
     await this.#keep();
     this.changed();
   }

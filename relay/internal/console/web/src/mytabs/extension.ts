@@ -7,6 +7,8 @@ export const answerMs = 10_000;
 // Its worker ends when it has nothing to do, and the port with it.
 const heldMs = 20_000;
 const longestPauseMs = 60_000;
+// How often an extension that wasn't there is looked for again.
+export const lookMs = 30_000;
 
 export interface Port {
   postMessage(message: unknown): void;
@@ -89,14 +91,20 @@ export class Extension {
   }
 
   // follow holds a port until stop, and passes on what the extension says is
-  // shared with the session.
-  follow({ extensionId, browserId }: Found, session: string, take: (tabs: SharedTab[]) => void, stop: AbortSignal): void {
+  // shared with the session. Before each port it looks for the extension: what was
+  // loaded anew has forgotten the session, or is another installation.
+  follow(look: () => Promise<Found | undefined>, session: string, take: (tabs: SharedTab[]) => void, stop: AbortSignal): void {
     const run = async () => {
       for (let failures = 0; !stop.aborted; ) {
+        const found = await look();
+        if (found === undefined) {
+          await pause(this.clock, lookMs);
+          continue;
+        }
         const began = this.clock.now();
-        await this.#listen(extensionId, (message) => {
+        await this.#listen(found.extensionId, (message) => {
           const said = object(message);
-          if (said.type !== 'shared' || said.browserId !== browserId || !Array.isArray(said.tabs)) return;
+          if (said.type !== 'shared' || said.browserId !== found.browserId || !Array.isArray(said.tabs)) return;
           take((said.tabs as SharedTab[]).filter((tab) => tab.sessionId === session));
         }, stop);
         failures = this.clock.now() - began >= heldMs ? 0 : failures + 1;

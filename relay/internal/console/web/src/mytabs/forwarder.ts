@@ -4,9 +4,6 @@
 import { ApiError, backoff, call, Follow, pause, type Session } from '@fairlead/core';
 import { type Envelope, type Extension, type Found, type SharedTab } from './extension.ts';
 
-// How often an extension that wasn't there is looked for again.
-const lookMs = 30_000;
-
 export interface ForwarderHooks {
   problem(text: string): void; // a command didn't get there
   changed(): void; // there may be news to read
@@ -23,6 +20,8 @@ export class Forwarder {
   found: Found | undefined;
   leads = false; // this window forwards
   #follow: Follow | undefined;
+  #browser: string | undefined; // that #follow is for
+  #known: Found | undefined; // the last one that was found
   #shared: SharedTab[] | undefined; // as the extension said last
   #reporting = false;
   #stale = false; // #shared isn't what was reported last
@@ -31,7 +30,8 @@ export class Forwarder {
     session.onRenewed(() => this.#shared !== undefined && this.#shared.length > 0 && this.#report());
   }
 
-  // start waits for its turn: the next window goes on when this one is closed.
+  // start waits for its turn: the next window goes on when this one is closed. It is
+  // the turn of one session: its commands come under its grants alone.
   start(): void {
     const { locks, you } = this.options;
     if (locks === undefined) return void this.#lead();
@@ -55,27 +55,31 @@ export class Forwarder {
     return this.found;
   }
 
+  // lead goes on until the window is closed.
   async #lead(): Promise<void> {
     this.leads = true;
-    const { clock } = this.session.platform;
-    this.#open(await this.look());
-    for (;;) { // until the window is closed
-      while (this.found === undefined && this.options.ids.length > 0) {
-        await pause(clock, lookMs);
-        const found = await this.look();
-        if (found === undefined) continue;
-        this.#follow?.stop(); // it named no browser
-        this.#open(found);
-      }
-      await new Promise(() => undefined);
-    }
+    const look = async () => {
+      const found = await this.look();
+      if (found !== undefined) this.#known = found;
+      else this.#gone();
+      // What comes for one that isn't there any more is still said to the person.
+      if (this.#follow === undefined || (found !== undefined && found.browserId !== this.#browser)) this.#open(found?.browserId);
+      return found;
+    };
+    this.extension.follow(look, this.session.id, (tabs) => {
+      this.#shared = tabs;
+      void this.#report();
+    }, new AbortController().signal);
+    await new Promise(() => undefined);
   }
 
-  // open follows the commands for the browser, or for whichever this is.
-  #open(found: Found | undefined): void {
-    const browser = found === undefined ? '' : `?browser=${found.browserId}`;
+  // open follows the commands for a browser; without one, for whichever this is.
+  #open(browser?: string): void {
+    this.#follow?.stop();
+    this.#browser = browser;
+    const query = browser === undefined ? '' : `?browser=${browser}`;
     this.#follow = new Follow({
-      open: (since, signal, fresh) => this.session.ask((origin, grant) => call(`${origin}/control/stream${browser}`, {
+      open: (since, signal, fresh) => this.session.ask((origin, grant) => call(`${origin}/control/stream${query}`, {
         bearer: grant, signal, headers: since === '' ? {} : { 'Last-Event-ID': since },
       }, this.session.platform), fresh),
       event: ({ name, data }) => {
@@ -85,11 +89,6 @@ export class Forwarder {
       over: (error) => this.#over(error),
     }, this.session.platform);
     this.#follow.start();
-    if (found === undefined) return;
-    this.extension.follow(found, this.session.id, (tabs) => {
-      this.#shared = tabs;
-      void this.#report();
-    }, new AbortController().signal);
     this.hooks.changed();
   }
 
@@ -108,17 +107,24 @@ export class Forwarder {
     if (error.status !== 404) this.hooks.problem(error.message); // 404: a relay that has no such stream
   }
 
+  // gone ends what an extension shared that was removed, or switched off.
+  #gone(): void {
+    if (this.#shared === undefined || this.#shared.length === 0) return;
+    this.#shared = [];
+    void this.#report();
+  }
+
   // report tells the relay what is shared now: one request at a time, and what has
   // changed meanwhile in the next.
   async #report(): Promise<void> {
     this.#stale = true;
     if (this.#reporting) return;
     this.#reporting = true;
-    for (let failures = 0; this.#stale && this.found !== undefined; ) {
+    for (let failures = 0; this.#stale && this.#known !== undefined; ) {
       this.#stale = false;
       const tabs = (this.#shared ?? []).map(({ tabId, title, url, expiresAt }) => ({ tabId, title, url, expiresAt }));
       try {
-        await this.session.request('/tabs', { method: 'PUT', body: { browserId: this.found.browserId, extensionId: this.found.extensionId, tabs } });
+        await this.session.request('/tabs', { method: 'PUT', body: { ...this.#known, tabs } });
         failures = 0;
       } catch (error) {
         if (!(error instanceof ApiError)) throw error;

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Clock } from '@fairlead/core';
-import { Extension, runtimeOf, type Envelope, type Port, type Runtime } from './extension.ts';
+import { Extension, lookMs, runtimeOf, type Envelope, type Found, type Port, type Runtime } from './extension.ts';
 import { stateOf, tabOf, timesOf, until, type Ran } from './view.ts';
 
 // A clock that the test moves.
@@ -90,7 +90,7 @@ test('the first extension that answers is found', async () => {
   assert.equal(runtimeOf({ chrome: { runtime: {} } }), undefined);
 });
 
-test('a port that ends is opened again, with growing pauses', async () => {
+test('a port that ends is opened again, with growing pauses, once the extension has been told the session', async () => {
   const clock = new FakeClock();
   let opened = 0;
   let lost = (): void => undefined;
@@ -102,13 +102,20 @@ test('a port that ends is opened again, with growing pauses', async () => {
   };
   const stop = new AbortController();
   const heard: number[][] = [];
-  new Extension(runtime, clock).follow({ extensionId: 'b', browserId }, 'ses_1', (tabs) => heard.push(tabs.map((tab) => tab.tabId)), stop.signal);
+  let looked = 0;
+  let found: Found | undefined = { extensionId: 'b', browserId };
+  const look = async () => {
+    looked++;
+    return found;
+  };
+  new Extension(runtime, clock).follow(look, 'ses_1', (tabs) => heard.push(tabs.map((tab) => tab.tabId)), stop.signal);
+  const settle = async () => { for (let i = 0; i < 9; i++) await Promise.resolve(); };
+  await settle();
   const tabs = [{ tabId: 7, sessionId: 'ses_1' }, { tabId: 8, sessionId: 'ses_2' }];
   say({ type: 'shared', browserId, tabs });
   say({ type: 'shared', browserId: 'br_other', tabs });
   say('x');
   assert.deepEqual(heard, [[7]]);
-  const settle = async () => { for (let i = 0; i < 9; i++) await Promise.resolve(); };
   for (const ms of [2_000, 4_000, 8_000]) {
     lost();
     await settle();
@@ -118,7 +125,22 @@ test('a port that ends is opened again, with growing pauses', async () => {
     clock.pass(1);
     await settle();
     assert.equal(opened, before + 1, `after ${ms} ms`);
+    assert.equal(looked, opened);
   }
+
+  // Loaded anew it may be another installation; while it is away there is no port.
+  found = undefined;
+  lost();
+  await settle();
+  clock.pass(16_000);
+  await settle();
+  assert.equal(opened, 4);
+  found = { extensionId: 'b', browserId: 'br_other' };
+  clock.pass(lookMs);
+  await settle();
+  assert.equal(opened, 5);
+  say({ type: 'shared', browserId: 'br_other', tabs });
+  assert.deepEqual(heard, [[7], [7]]);
   stop.abort();
 });
 
