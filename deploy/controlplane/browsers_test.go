@@ -1,10 +1,12 @@
 package controlplane
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -93,4 +95,28 @@ func TestBadBrowserIDs(t *testing.T) {
 	}
 	p.want(commandCall(aliceToken, `{"target":{"sessionId":"ses_1","browserId":"`+laptop+`"},"op":{"kind":"cdp.send","method":"Page.reload"}}`), http.StatusBadRequest, "RequestError")
 	p.want(commandCall(aliceToken, `{"target":{"sessionId":"ses_1","ptyId":"pty_1","browserId":"`+laptop+`"},"op":{"kind":"pty.close"}}`), http.StatusBadRequest, "RequestError")
+}
+
+// TestTheBrowserIsNotThere: relays say that nobody has had the command, and so is
+// its person told, and the agent; a relay that has the page answers all the same.
+func TestTheBrowserIsNotThere(t *testing.T) {
+	p := newPlane(t)
+	b := p.enrolled(p.agentListener(), "sb_1")
+	absent := func(w http.ResponseWriter, _ protocol.CommandEnvelope) {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		io.WriteString(w, `{"error":{"message":"no page of that browser is connected","name":"InternalError"}}`)
+	}
+	p.register("rl_1", relayToken, newFakeRelay(t, absent).URL)
+	body := p.want(pageCommand(laptop), http.StatusServiceUnavailable, "InternalError")
+	if message := body["error"].(map[string]any)["message"]; message != "no page of that browser is connected" {
+		t.Errorf("said %v", message)
+	}
+	p.want(p.share(p.grant(aliceToken, `{"session_id":"ses_1"}`), laptop, p.tabAt(7, time.Hour)), http.StatusOK, "")
+	status, answer := b.execute(p, "pty_1", "tabs.send", `{"tab":"`+laptop+`/7","method":"Page.reload"}`)
+	if status == http.StatusOK || !strings.Contains(fmt.Sprint(answer), "it never reached the browser: no page of that browser is connected") {
+		t.Errorf("%d %v", status, answer)
+	}
+	p.register("rl_2", relay2Token, newFakeRelay(t, callback(`"status":"ok","result":{"kind":"cdp.send"}`)).URL)
+	p.want(pageCommand(laptop), http.StatusOK, "")
+	p.server.commands.Settlements.Close()
 }

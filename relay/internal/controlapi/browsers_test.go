@@ -6,9 +6,12 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
+	"github.com/fairlead/fairlead/relay/internal/relaytest"
 )
 
 // Two installations of the extension, of one person.
@@ -87,4 +90,26 @@ func TestWhatIsNoBrowser(t *testing.T) {
 	toSandbox := w.authority.Command(nil)
 	expect(t, w.post("/control/browsers", toSandbox), http.StatusBadRequest, "RequestError")
 	expect(t, w.post("/control/browsers", w.authority.Command(forPage)), http.StatusOK, `{"browsers":[]}`)
+}
+
+// That a browser isn't there is said soon: nobody has had the command. A page that
+// has lost its stream has time to come back.
+func TestTheBrowserIsNotThere(t *testing.T) { synctest.Test(t, testTheBrowserIsNotThere) }
+
+func testTheBrowserIsNotThere(t *testing.T) {
+	w := newWorldAt(t, relaytest.NewAuthority(t), "http://plane.example", inMemory(http.NotFound))
+	named := w.authority.Command(func(c *jws.Command) {
+		forPage(c)
+		c.Target.BrowserID = tower
+	})
+	began := time.Now()
+	expect(t, w.post("/control/commands?wait=1", named), http.StatusServiceUnavailable, "no page of that browser is connected")
+	if took := time.Since(began); took != 5*time.Second {
+		t.Errorf("said after %v", took)
+	}
+	began = time.Now()
+	expect(t, w.post("/control/commands?wait=1", w.authority.Command(forPage)), http.StatusUnauthorized, "ExpiredError")
+	if took := time.Since(began); took < 10*time.Second {
+		t.Errorf("for whichever comes it waited %v", took)
+	}
 }

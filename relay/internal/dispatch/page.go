@@ -59,13 +59,13 @@ func (d *Dispatcher) submitToPages(ctx context.Context, command *jws.Command, en
 		if !time.Now().Before(command.Deadline()) { // the executor's clock may disagree, but its answer would not count
 			return protocol.Errorf(protocol.KindExpired, "command: expired")
 		}
-		withdraw, err := d.opts.Pages.Offer(command.UserID, scope, env)
+		offered, err := d.opts.Pages.Offer(command.UserID, scope, env)
 		if err != nil {
 			return err
 		}
 		d.running.Go(func() {
-			defer withdraw()
-			d.await(record)
+			defer offered.Withdraw()
+			d.await(record, offered, scope.Browser != "")
 		})
 		return nil
 	})
@@ -79,17 +79,37 @@ func opName(command *jws.Command) string {
 	return "this"
 }
 
-// await ends record if nobody answers in time.
-func (d *Dispatcher) await(record *Record) {
+// absence is how long a named browser may be without a page before that is said:
+// longer than a page takes that has lost its stream.
+const absence = 5 * time.Second
+
+// errNoPage says that a command didn't run, and what it needs.
+var errNoPage = protocol.Errorf(protocol.KindUnavailable, "no page of that browser is connected: the console must be open there, with the extension")
+
+// await ends record if nobody answers in time, and soon if the browser that it is
+// for isn't there.
+func (d *Dispatcher) await(record *Record, offered pagestream.Offered, named bool) {
 	c := record.Command
 	timer := time.NewTimer(time.Until(c.Deadline()))
 	defer timer.Stop()
+	early := time.NewTimer(absence)
+	defer early.Stop()
+	if !named {
+		early.Stop()
+	}
 	err := error(protocol.Errorf(protocol.KindExpired, "nobody answered the command in time"))
-	select {
-	case <-record.Done:
-	case <-timer.C:
-	case <-d.ctx.Done():
-		err = unknown(d.ctx.Err()) // a page may have the command
+	for over := false; !over; {
+		over = true
+		select {
+		case <-record.Done:
+		case <-timer.C:
+		case <-early.C:
+			if over = offered.Recall(); over {
+				err = errNoPage
+			}
+		case <-d.ctx.Done():
+			err = unknown(d.ctx.Err()) // a page may have the command
+		}
 	}
 	d.mu.Lock()
 	if !record.over() {

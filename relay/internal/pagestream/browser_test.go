@@ -40,11 +40,11 @@ func TestACommandOfABrowser(t *testing.T) {
 		for browser, command := range map[string]protocol.CommandID{laptop: "cmd_1", tower: "cmd_2"} {
 			to := scope()
 			to.Browser = browser
-			withdraw, err := p.Offer(user, to, protocol.CommandEnvelope{CommandID: command})
+			offered, err := p.Offer(user, to, protocol.CommandEnvelope{CommandID: command})
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer withdraw()
+			defer offered.Withdraw()
 		}
 		one.expect(t, "cmd_1")
 		other.expect(t, "cmd_2")
@@ -70,11 +70,11 @@ func TestWhichBrowserIsNotSaid(t *testing.T) {
 		{Needs: protocol.CapAdmin, Ends: time.Now().Add(time.Minute)}, // what neither may have
 		{Needs: protocol.CapMCP}, // over
 	} {
-		withdraw, err := p.Offer(user, elsewhere, protocol.CommandEnvelope{CommandID: "cmd_2"})
+		offered, err := p.Offer(user, elsewhere, protocol.CommandEnvelope{CommandID: "cmd_2"})
 		if err != nil {
 			t.Fatalf("%+v: %v", elsewhere, err)
 		}
-		withdraw()
+		offered.Withdraw()
 	}
 	if p.bytes != 0 {
 		t.Errorf("%d bytes of what was refused", p.bytes)
@@ -132,5 +132,34 @@ func TestNamelessPagesHaveIt(t *testing.T) {
 		nameless.expect(t, "cmd_1")
 		in(t, p, laptop, "").quietAfter(t)
 		in(t, p, "", "").expect(t, "cmd_1") // another window, as ever
+	})
+}
+
+// A command that a page has had is not called back.
+func TestRecall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPages()
+		defer p.Close()
+		one := in(t, p, tower, "")
+		skip(t, one)
+		give := func(browser string, id protocol.CommandID) Offered {
+			to := scope()
+			to.Browser = browser
+			offered, err := p.Offer(user, to, protocol.CommandEnvelope{CommandID: id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return offered
+		}
+		missed := give(laptop, "cmd_1")
+		if !missed.Recall() || missed.Recall() || p.bytes != 0 {
+			t.Errorf("what nobody had is called back once; %d bytes are left", p.bytes)
+		}
+		had := give(tower, "cmd_2")
+		one.expect(t, "cmd_2")
+		if had.Recall() || p.bytes == 0 {
+			t.Error("what a page has had is called back")
+		}
+		had.Withdraw()
 	})
 }

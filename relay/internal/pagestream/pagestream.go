@@ -125,20 +125,48 @@ func (p *Pages) Close() {
 	}
 }
 
+// An Offered command waits for its pages.
+type Offered struct {
+	pages   *Pages
+	box     *box
+	command *command
+}
+
+// Withdraw ends the waiting. Again it does nothing.
+func (o Offered) Withdraw() { o.end(func() bool { return true }) }
+
+// Recall ends the waiting of a command that no page has had, and reports whether
+// it is such a one.
+func (o Offered) Recall() bool { return o.end(func() bool { return !o.command.taken }) }
+
+func (o Offered) end(may func() bool) bool {
+	p := o.pages
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.Index(o.box.waiting, o.command)
+	if i < 0 || !may() {
+		return false
+	}
+	o.box.waiting = slices.Delete(o.box.waiting, i, i+1)
+	p.bytes -= len(o.command.envelope)
+	p.tidy(o.box)
+	return true
+}
+
 // Offer sends a command to the streams of user within scope, now and until it
 // is withdrawn. It fails with kind too_many if too much waits, and with conflict
 // if scope names no browser and the streams are those of several.
-func (p *Pages) Offer(user protocol.UserID, scope Scope, env protocol.CommandEnvelope) (withdraw func(), err error) {
+func (p *Pages) Offer(user protocol.UserID, scope Scope, env protocol.CommandEnvelope) (Offered, error) {
 	envelope, err := json.Marshal(env)
 	if err != nil {
-		return nil, protocol.Fault(protocol.KindInvalid, err)
+		return Offered{}, protocol.Fault(protocol.KindInvalid, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b := p.box(user)
 	if len(b.waiting) >= protocol.MaxCommandsInFlight || p.bytes+len(envelope) > maxWaitingBytes {
 		p.tidy(b)
-		return nil, protocol.Errorf(protocol.KindTooMany, "too many commands wait for this user's pages")
+		return Offered{}, protocol.Errorf(protocol.KindTooMany, "too many commands wait for this user's pages")
 	}
 	if scope.Browser == "" {
 		switch browsers := b.browsers(scope, p.now()); len(browsers) {
@@ -146,7 +174,7 @@ func (p *Pages) Offer(user protocol.UserID, scope Scope, env protocol.CommandEnv
 		case 1:
 			scope.Browser = browsers[0] // not the pages that name none: they may be in another
 		default:
-			return nil, errSeveralBrowsers
+			return Offered{}, errSeveralBrowsers
 		}
 	}
 	b.counter++
@@ -156,15 +184,7 @@ func (p *Pages) Offer(user protocol.UserID, scope Scope, env protocol.CommandEnv
 	for s := range b.streams {
 		s.wake()
 	}
-	return sync.OnceFunc(func() { p.withdraw(b, c) }), nil
-}
-
-func (p *Pages) withdraw(b *box, c *command) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	b.waiting = slices.DeleteFunc(b.waiting, func(other *command) bool { return other == c })
-	p.bytes -= len(c.envelope)
-	p.tidy(b)
+	return Offered{p, b, c}, nil
 }
 
 // Browsers returns the browsers whose streams would get a command for user now,

@@ -52,11 +52,11 @@ func scope() Scope { return Scope{Needs: protocol.CapMCP, Ends: time.Now().Add(3
 // offer gives user a command and returns its withdrawal.
 func offer(t *testing.T, p *Pages, id protocol.CommandID) func() {
 	t.Helper()
-	withdraw, err := p.Offer(user, scope(), protocol.CommandEnvelope{CommandID: id})
+	offered, err := p.Offer(user, scope(), protocol.CommandEnvelope{CommandID: id})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return withdraw
+	return offered.Withdraw
 }
 
 // A page is one that listens over a connection in memory.

@@ -195,7 +195,12 @@ func (d *Dispatcher) offer(ctx context.Context, relay store.Relay, exec executor
 		if exec.sandbox == "" { // its time is over: a page had it, perhaps
 			return store.Outcome{}, lost
 		}
-	case http.StatusNotFound, http.StatusServiceUnavailable:
+	case http.StatusNotFound:
+		return store.Outcome{}, elsewhere
+	case http.StatusServiceUnavailable:
+		if exec.sandbox == "" { // why it didn't run is for its person to read
+			return refusal(data), refused
+		}
 		return store.Outcome{}, elsewhere
 	case http.StatusBadGateway, http.StatusGatewayTimeout:
 		return store.Outcome{}, lost
