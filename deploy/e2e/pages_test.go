@@ -206,7 +206,7 @@ func TestPages(t *testing.T) {
 		name string
 		run  func(*testing.T, *pagesBrowser)
 	}{
-		{"refused", pagesRefused}, {"run", pagesRun}, {"forged", pagesForged}, {"agents", pagesAgents}, {"ended", pagesEnded},
+		{"refused", pagesRefused}, {"run", pagesRun}, {"forged", pagesForged}, {"agents", pagesAgents}, {"speed", pagesSpeed}, {"ended", pagesEnded},
 		{"relay killed", pagesRelayKilled}, {"two browsers", pagesTwoBrowsers},
 		{"loaded anew", pagesLoadedAnew},
 	} {
@@ -315,6 +315,38 @@ func pagesAgents(t *testing.T, b *pagesBrowser) {
 	b.console.front()
 	b.console.untilText("mytabs-ran", "an agent")
 	b.console.shoot("agent")
+}
+
+// pagesSpeed says how long a command takes, from POST to answer, beside what the
+// extension's attach, call and detach take alone: awake, and woken by it.
+func pagesSpeed(t *testing.T, b *pagesBrowser) {
+	timed := func(n int, before func()) []time.Duration {
+		var took []time.Duration
+		for range n {
+			before()
+			began := time.Now()
+			if ran := b.evaluate(b.tab, b.id, "1+1"); ran.Status != "ok" {
+				t.Fatalf("%+v", ran)
+			}
+			took = append(took, time.Since(began))
+		}
+		slices.Sort(took)
+		return took
+	}
+	awake := timed(20, func() {})
+	alone := promised[float64](b.popup, fmt.Sprintf(`(async () => {
+		const took = [], target = {tabId: %d};
+		for (let i = 0; i < 20; i++) {
+			const began = performance.now();
+			await chrome.debugger.attach(target, '1.3');
+			await chrome.debugger.sendCommand(target, 'Runtime.evaluate', {expression: '1+1'});
+			await chrome.debugger.detach(target);
+			took.push(performance.now() - began);
+		}
+		return took.sort((a, b) => a - b)[10];
+	})()`, b.tab))
+	asleep := timed(5, b.endWorker)
+	t.Logf("awake p50 %v p95 %v; asleep p50 %v of %d; attach, call, detach alone p50 %.1f ms", awake[10], awake[18], asleep[2], len(asleep), alone)
 }
 
 // pagesEnded: the console ends a share, and what is refused is refused everywhere.
