@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -35,17 +37,43 @@ func fakeRelay(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	relay := httptest.NewServer(http.HandlerFunc(s.answer))
 	ts.Defer(relay.Close)
-	body := fmt.Sprintf(`{"url":%q,"tunnel":"127.0.0.1:1","public_origin":"http://127.0.0.1:2"}`, relay.URL)
-	req, err := http.NewRequest(http.MethodPut, ready.URL+"/internal/relays/rl_1", strings.NewReader(body))
-	ts.Check(err)
-	req.Header.Set("Authorization", "Bearer "+args[1])
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := client.Do(req)
-	ts.Check(err)
-	ts.Check(res.Body.Close())
-	if res.StatusCode != http.StatusOK {
-		ts.Fatalf("register: %s", res.Status)
+	ts.Check(register(ready.URL, args[1], relay.URL))
+	ended := make(chan struct{})
+	var renewing sync.WaitGroup
+	renewing.Go(func() { // a script may take longer than a registration lives
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(5 * time.Second):
+				_ = register(ready.URL, args[1], relay.URL) // the script may have ended its server
+			}
+		}
+	})
+	ts.Defer(func() {
+		close(ended)
+		renewing.Wait()
+	})
+}
+
+// register registers the relay at url for half a minute, as relays do.
+func register(controlPlane, credential, url string) error {
+	body := fmt.Sprintf(`{"url":%q,"tunnel":"127.0.0.1:1","public_origin":"http://127.0.0.1:2"}`, url)
+	req, err := http.NewRequest(http.MethodPut, controlPlane+"/internal/relays/rl_1", strings.NewReader(body))
+	if err != nil {
+		return err
 	}
+	req.Header.Set("Authorization", "Bearer "+credential)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+	res, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("register: %s", res.Status)
+	}
+	return nil
 }
 
 // A sandbox is what a fake relay is connected to.
