@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -37,6 +38,10 @@ func (w *world) seenIn(browser string) (all []protocol.CommandEnvelope) {
 // Whoever carries commands may keep, change, repeat, reorder and reroute them: no
 // page gets one twice, changed, or in another browser.
 func TestAHostileCarrier(t *testing.T) {
+	synctest.Test(t, testAHostileCarrier) // whose pages come at the end, in time on any machine
+}
+
+func testAHostileCarrier(t *testing.T) {
 	const tries = 10_000
 	w := pageWorld(t)
 	defer w.dispatcher.Close()
