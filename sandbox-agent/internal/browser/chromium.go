@@ -329,9 +329,12 @@ func (c *chromium) prepare(ctx context.Context, at place) error {
 }
 
 // later calls do on another goroutine, which ends with the Chromium or soon.
-func (c *chromium) later(do func(context.Context)) {
+func (c *chromium) later(do func(context.Context)) { c.within(callTimeout, do) }
+
+// within is later with more time.
+func (c *chromium) within(limit time.Duration, do func(context.Context)) {
 	go func() {
-		ctx, cancel := context.WithTimeout(c.ctx, callTimeout)
+		ctx, cancel := context.WithTimeout(c.ctx, limit)
 		defer cancel()
 		do(ctx)
 	}()

@@ -31,6 +31,9 @@ const (
 	lookEvery = 100 * time.Millisecond
 	// openTimeout bounds how long a page is made.
 	openTimeout = 30 * time.Second
+	// closeTimeout bounds how long a target may take to close. What doesn't close by
+	// then costs all of the session's tabs, so a busy machine has time for it.
+	closeTimeout = 30 * time.Second
 	// blank is the empty page.
 	blank = "about:blank"
 	// maxURL and maxTitle bound a page's reported URL and title, in bytes.
@@ -133,7 +136,7 @@ func (p *page) prepare() error {
 // that can't be closed costs its Chromium.
 func (p *page) end(why error) {
 	p.life.end(why)
-	p.c.later(func(ctx context.Context) {
+	p.c.within(closeTimeout, func(ctx context.Context) {
 		if p.target != nil {
 			// What still comes is heard until then: else it would be in the way of other
 			// pages' events.
