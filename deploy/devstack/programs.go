@@ -85,7 +85,7 @@ func (s *Stack) startControlPlane(ctx, children context.Context) error {
 		return err
 	}
 	args := []string{
-		"--state-dir", dir, "--listen", "127.0.0.1:0", "--tls-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
+		"--state-dir", dir, "--listen", s.controlPlaneAddress(), "--tls-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 		"--tls-cert", cert.cert, "--tls-key", cert.key, "--dev-seed", seed,
 		"--certificate-life", enrolmentLife.String(), "--vault-key-file", vault,
 	}
@@ -99,7 +99,10 @@ func (s *Stack) startControlPlane(ctx, children context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.await(ctx, s.controlPlane, &s.cpReady)
+	if err := s.await(ctx, s.controlPlane, &s.cpReady); err != nil {
+		return err
+	}
+	return s.keepControlPlaneAddress()
 }
 
 // writeSeed writes what the control plane knows from its start.
