@@ -149,13 +149,7 @@ func newRouteWorldFor(t *testing.T, extensions ...string) *routeWorld {
 func (w *routeWorld) controlPlane(rw http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/internal/sign":
-		var req struct {
-			Op     json.RawMessage        `json:"op"`
-			Target protocol.CommandTarget `json:"target"`
-		}
-		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-			w.t.Error(err)
-		}
+		req := w.authority.Asked(r)
 		var op struct{ Kind string }
 		if err := json.Unmarshal(req.Op, &op); err != nil {
 			w.t.Error(err)
@@ -163,8 +157,7 @@ func (w *routeWorld) controlPlane(rw http.ResponseWriter, r *http.Request) {
 		w.mu.Lock()
 		w.signed = append(w.signed, op.Kind)
 		w.mu.Unlock()
-		env := w.authority.Command(func(c *jws.Command) { c.Op, c.Target = req.Op, req.Target })
-		json.NewEncoder(rw).Encode(map[string]any{"envelope": env})
+		relaytest.Signed(rw, w.authority.Envelope(req))
 	case "/internal/tabs", "/internal/tabs/list":
 		io.WriteString(rw, `{"tabs":[],"commands":[]}`)
 	case keysPath:

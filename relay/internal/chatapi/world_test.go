@@ -56,16 +56,8 @@ type world struct {
 	execute func(c *jws.Command) protocol.Result     // the sandbox's
 	serve   func(http.ResponseWriter, *http.Request) // the sandbox's
 	keys    map[string]protocol.CommandEnvelope      // what was signed, by idempotency key
-	signed  []signed
+	signed  []relaytest.Asked
 	gate    chan struct{} // signing waits until it is closed
-}
-
-// A signed is a request to sign, as the control plane has it.
-type signed struct {
-	Grant          string
-	Op             json.RawMessage
-	Target         protocol.CommandTarget
-	IdempotencyKey string `json:"idempotency_key"`
 }
 
 func newWorld(t *testing.T) *world { return newWorldWith(t, relaytest.NewAuthority(t), nil) }
@@ -135,12 +127,8 @@ func (w *world) connect() {
 }
 
 func (w *world) controlPlane(answer http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
-	var req signed
+	req := w.authority.Asked(r)
 	var asked dispatch.SignRequest
-	if err := json.Unmarshal(body, &req); err != nil {
-		w.t.Error(err)
-	}
 	asked.Grant, asked.Op, asked.Target, asked.IdempotencyKey = req.Grant, req.Op, req.Target, req.IdempotencyKey
 	w.mu.Lock()
 	w.signed = append(w.signed, req)
@@ -160,10 +148,10 @@ func (w *world) controlPlane(answer http.ResponseWriter, r *http.Request) {
 	defer w.mu.Unlock()
 	env, known := w.keys[req.IdempotencyKey]
 	if !known {
-		env = w.authority.Command(func(c *jws.Command) { c.Op, c.Target = req.Op, req.Target })
+		env = w.authority.Envelope(req)
 		w.keys[req.IdempotencyKey] = env
 	}
-	json.NewEncoder(answer).Encode(map[string]any{"envelope": env})
+	relaytest.Signed(answer, env)
 }
 
 // answer is the sandbox.
@@ -181,22 +169,10 @@ func (w *world) answer(in *tunnel.Incoming) {
 			serve(answer, r)
 		})
 	case protocol.StreamCommand:
-		stream, err := in.Accept(protocol.Opened{})
-		if err != nil {
-			return
-		}
-		defer stream.Close()
-		command, err := w.authority.Keys.Command(context.Background(), in.Open.Command, jws.AudienceAgent)
-		if err != nil {
-			w.t.Error(err)
-			return
-		}
 		w.mu.Lock()
 		execute := w.execute
 		w.mu.Unlock()
-		if result := execute(command); result.Callback != nil { // or else it is lost
-			protocol.Write(stream, result)
-		}
+		w.authority.Carry(in, execute)
 	default:
 		stream, err := in.Accept(protocol.Opened{Result: []byte("{}")})
 		if err == nil {
@@ -280,7 +256,7 @@ func (w *world) refuses(fault protocol.ChatFault) {
 }
 
 // ops returns what was signed.
-func (w *world) ops() (ops []signed) {
+func (w *world) ops() (ops []relaytest.Asked) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append(ops, w.signed...)

@@ -156,13 +156,7 @@ func (w *world) besides(mux *http.ServeMux, origins *access.Origins, dispatcher 
 }
 
 func (w *world) controlPlane(answer http.ResponseWriter, r *http.Request) {
-	var req struct {
-		Op     json.RawMessage
-		Target protocol.CommandTarget
-	}
-	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
-		w.t.Error(err)
-	}
+	req := w.authority.Asked(r)
 	w.mu.Lock()
 	refuse := w.sign
 	w.mu.Unlock()
@@ -171,8 +165,7 @@ func (w *world) controlPlane(answer http.ResponseWriter, r *http.Request) {
 		io.WriteString(answer, `{"error":{"name":"AuthError","message":"no"}}`)
 		return
 	}
-	env := w.authority.Command(func(c *jws.Command) { c.Op, c.Target = req.Op, req.Target })
-	json.NewEncoder(answer).Encode(map[string]any{"envelope": env})
+	relaytest.Signed(answer, w.authority.Envelope(req))
 }
 
 // answer is the sandbox.
@@ -183,18 +176,10 @@ func (w *world) answer(in *tunnel.Incoming) {
 	case protocol.StreamHTTP:
 		relaytest.HTTP(in, w.serveHTTP)
 	case protocol.StreamCommand:
-		stream, err := in.Accept(protocol.Opened{})
-		if err != nil {
-			return
-		}
-		defer stream.Close()
-		command, err := w.authority.Keys.Command(context.Background(), in.Open.Command, jws.AudienceAgent)
-		if err != nil {
-			w.t.Error(err)
-			return
-		}
-		w.execute(command)
-		protocol.Write(stream, relaytest.OK(command.CommandID, protocol.OpResult{Kind: command.Kind(), PTYID: command.Target.PTYID}))
+		w.authority.Carry(in, func(c *jws.Command) protocol.Result {
+			w.execute(c)
+			return relaytest.OK(c.CommandID, protocol.OpResult{Kind: c.Kind(), PTYID: c.Target.PTYID})
+		})
 	default:
 		in.Refuse(protocol.Errorf(protocol.KindNotFound, "no"))
 	}

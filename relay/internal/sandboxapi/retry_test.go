@@ -100,7 +100,7 @@ func (p *pair) sign(w http.ResponseWriter, r *http.Request) {
 		env = p.authority.Command(func(c *jws.Command) { c.Target = req.Target })
 		p.signed[req.IdempotencyKey] = env
 	}
-	json.NewEncoder(w).Encode(map[string]any{"envelope": env})
+	relaytest.Signed(w, env)
 }
 
 // execute runs a command that the ledger doesn't have. It returns what cuts the

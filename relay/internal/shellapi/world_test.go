@@ -3,7 +3,6 @@ package shellapi
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -50,17 +49,10 @@ type world struct {
 	// Guarded by mu.
 	running map[protocol.PTYID]*terminal
 	refuses func(kind string) error // the sandbox's answer; nil: it does as it is told
-	signed  []signed
+	signed  []relaytest.Asked
 	made    int
 	late    bool
 	heard   *sync.Cond // a terminal was told something
-}
-
-// A signed is a request to sign, as the control plane has it.
-type signed struct {
-	Op             json.RawMessage
-	Target         protocol.CommandTarget
-	IdempotencyKey string `json:"idempotency_key"`
 }
 
 // A terminal is one of the sandbox's. The world's mu guards it.
@@ -138,11 +130,7 @@ func newWorld(t testing.TB) *world {
 
 // sign is the control plane.
 func (w *world) sign(answer http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
-	var req signed
-	if err := json.Unmarshal(body, &req); err != nil {
-		w.t.Error(err)
-	}
+	req := w.authority.Asked(r)
 	w.mu.Lock()
 	w.signed = append(w.signed, req)
 	w.mu.Unlock()
@@ -151,8 +139,7 @@ func (w *world) sign(answer http.ResponseWriter, r *http.Request) {
 		json.NewEncoder(answer).Encode(map[string]any{"error": protocol.ErrorBody{Message: err.Error()}})
 		return
 	}
-	env := w.authority.Command(func(c *jws.Command) { c.Op, c.Target = req.Op, req.Target })
-	json.NewEncoder(answer).Encode(map[string]any{"envelope": env})
+	relaytest.Signed(answer, w.authority.Envelope(req))
 }
 
 // answer is the sandbox.
@@ -161,17 +148,7 @@ func (w *world) answer(in *tunnel.Incoming) {
 	case protocol.StreamTerminal:
 		w.serve(in)
 	case protocol.StreamCommand:
-		stream, err := in.Accept(protocol.Opened{})
-		if err != nil {
-			return
-		}
-		defer stream.Close()
-		command, err := w.authority.Keys.Command(context.Background(), in.Open.Command, jws.AudienceAgent)
-		if err != nil {
-			w.t.Error(err)
-			return
-		}
-		protocol.Write(stream, w.execute(command))
+		w.authority.Carry(in, w.execute)
 	}
 }
 

@@ -105,21 +105,14 @@ func newWorld(t *testing.T) *world {
 }
 
 func (w *world) controlPlane(answer http.ResponseWriter, r *http.Request) {
-	var asked struct {
-		Op     json.RawMessage
-		Target protocol.CommandTarget
-	}
-	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
-		w.t.Error(err)
-	}
+	asked := w.authority.Asked(r)
 	w.mu.Lock()
 	w.signed = append(w.signed, string(asked.Op))
 	w.mu.Unlock()
 	if asked.Target.SessionID != relaytest.Session {
 		w.t.Errorf("%+v", asked.Target)
 	}
-	env := w.authority.Command(func(c *jws.Command) { c.Op, c.Target = asked.Op, asked.Target })
-	json.NewEncoder(answer).Encode(map[string]any{"envelope": env})
+	relaytest.Signed(answer, w.authority.Envelope(asked))
 }
 
 // answer is the sandbox.
@@ -137,17 +130,7 @@ func (w *world) answer(in *tunnel.Incoming) {
 			serve(answer, r)
 		})
 	case protocol.StreamCommand:
-		stream, err := in.Accept(protocol.Opened{})
-		if err != nil {
-			return
-		}
-		defer stream.Close()
-		command, err := w.authority.Keys.Command(context.Background(), in.Open.Command, jws.AudienceAgent)
-		if err != nil {
-			w.t.Error(err)
-			return
-		}
-		protocol.Write(stream, w.carryOut(command))
+		w.authority.Carry(in, w.carryOut)
 	}
 }
 
