@@ -61,15 +61,17 @@ func needsExtension(t *testing.T) {
 
 // TestExtension is a person's way through the side panel, in a real browser with
 // the extension: the arrow goes, the first key starts claude, the chat answers, two
-// tabs work at once, and a relay that is killed in between costs nothing.
+// tabs work at once, and a relay that is killed in between costs nothing. On the
+// smaller screen there is a second relay, and the first one hands over to it.
 func TestExtension(t *testing.T) {
 	needsExtension(t)
 	for _, size := range []struct {
 		name          string
 		width, height int64
-	}{{"wide", 1280, 800}, {"phone", 390, 844}} {
+		flags         []string
+	}{{"wide", 1280, 800, nil}, {"phone", 390, 844, []string{"--relays", "2"}}} {
 		t.Run(size.name, func(t *testing.T) {
-			s := talkStack(t, "")
+			s := talkStack(t, "", size.flags...)
 			if s.Ready.Extension.ID == "" {
 				t.Fatalf("the ready file names no extension: %s", s.Output())
 			}
@@ -79,6 +81,10 @@ func TestExtension(t *testing.T) {
 			sidePanelTerminal(t, alice)
 			sidePanelChat(t, s, alice)
 			sidePanelConsole(t, s, alice)
+			if len(s.Ready.Relays) > 1 {
+				sidePanelHandedOver(t, s, alice)
+				return
+			}
 			sidePanelRelayKilled(t, s, alice)
 		})
 	}
@@ -192,19 +198,40 @@ func sidePanelRelayKilled(t *testing.T, s *Stack, alice *window) {
 	t.Helper()
 	alice.message("sleep:1s\nsay:after the kill")
 	alice.until(rows("user", "after the kill"))
-	relay := slices.Clone(s.Ready.Relays)[0]
-	must(t, syscall.Kill(relay.PID, syscall.SIGKILL))
+	must(t, syscall.Kill(s.Ready.Relays[0].PID, syscall.SIGKILL))
 	alice.click("tab-terminal")
 	alice.until(`document.querySelector('[data-testid=terminal]').dataset.state === 'lost'`)
 	alice.shoot("lost")
+	sidePanelIsBack(t, alice, "after the kill")
+}
+
+// sidePanelHandedOver: a relay that ends hands the terminal over to the other one,
+// and so the chat goes on there.
+func sidePanelHandedOver(t *testing.T, s *Stack, alice *window) {
+	t.Helper()
+	const word = "after the drain"
+	alice.message("sleep:1s\nsay:" + word)
+	alice.until(rows("user", word))
+	alice.click("tab-terminal")
+	alice.untilScreen("You said: hello from the panel")
+	must(t, syscall.Kill(s.Ready.Relays[0].PID, syscall.SIGTERM))
+	ctx := within(t)
+	awaitText(ctx, t, func() string { return fmt.Sprint(metricAt(ctx, t, s, 1, "fairlead_panel_sockets"), " sockets") }, "1 sockets")
+	sidePanelIsBack(t, alice, word)
+}
+
+// sidePanelIsBack: the same claude and its screen are there, and what was said in the
+// chat meanwhile, once.
+func sidePanelIsBack(t *testing.T, alice *window, said string) {
+	t.Helper()
 	alice.until(`document.querySelector('[data-testid=terminal]').dataset.state === 'live'`)
 	alice.untilScreen("You said: hello from the panel")
-	alice.typeLine("after the kill")
-	alice.untilScreen("You said: after the kill")
+	alice.typeLine(said)
+	alice.untilScreen("You said: " + said)
 	alice.shoot("terminal-after")
 	alice.click("tab-chat")
-	alice.until(rows("text", "after the kill") + " === 1")
-	alice.until(rows("user", "after the kill") + " === 1")
+	alice.until(rows("text", said) + " === 1")
+	alice.until(rows("user", said) + " === 1")
 	alice.message("say:and on")
 	alice.until(rows("text", "and on") + " === 1")
 	alice.shoot("chat-after")

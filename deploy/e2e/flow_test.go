@@ -39,7 +39,13 @@ func relayHeap(ctx context.Context, t *testing.T, s *Stack) int {
 // metric returns the sum of a counter of the first relay over all its labels.
 func metric(ctx context.Context, t *testing.T, s *Stack, name string) float64 {
 	t.Helper()
-	_, body, err := Call(ctx, http.MethodGet, s.Ready.Relays[0].AdminURL+"/metrics", "", nil)
+	return metricAt(ctx, t, s, 0, name)
+}
+
+// metricAt is metric of another relay.
+func metricAt(ctx context.Context, t *testing.T, s *Stack, relay int, name string) float64 {
+	t.Helper()
+	_, body, err := Call(ctx, http.MethodGet, s.Ready.Relays[relay].AdminURL+"/metrics", "", nil)
 	must(t, err)
 	sum := 0.0
 	for scanner := bufio.NewScanner(bytes.NewReader(body)); scanner.Scan(); {
