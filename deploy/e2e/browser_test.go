@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
+	"github.com/fairlead/fairlead/deploy/program/chromium"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -38,13 +38,12 @@ type step = chromedp.Action[chromedp.Void]
 // where all tests must run.
 func findChromium(t *testing.T) string {
 	t.Helper()
-	for _, candidate := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(candidate); err == nil {
-			return path
-		}
+	path, err := chromium.Find()
+	if err == nil {
+		return path
 	}
 	if os.Getenv("CI") == "true" {
-		t.Fatal("Chromium is missing")
+		t.Fatal(err)
 	}
 	t.Skip("Chromium is missing: apt-get install chromium")
 	return ""
@@ -54,11 +53,14 @@ func findChromium(t *testing.T) string {
 // options of Chromium.
 func openWindow(t *testing.T, name, url string, width, height int64, more ...chromedp.ExecAllocatorOption) *window {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(findChromium(t)), chromedp.UserDataDir(t.TempDir()), chromedp.Flag("headless", "new"),
-		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WSURLReadTimeout(patience),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
-	)
+	return openExtended(t, name, url, "", width, height, more...)
+}
+
+// openExtended is openWindow of a browser that has loaded an extension from its
+// directory; empty: none.
+func openExtended(t *testing.T, name, url, extension string, width, height int64, more ...chromedp.ExecAllocatorOption) *window {
+	t.Helper()
+	options := append(chromium.Headless(findChromium(t), t.TempDir(), extension), chromedp.WSURLReadTimeout(patience))
 	options = append(options, more...)
 	ctx, stop := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(stop)

@@ -20,9 +20,7 @@ import (
 // panel's page in a tab: a headless browser has nobody to open the panel itself.
 func openPanel(t *testing.T, s *Stack, user string, width, height int64) *window {
 	t.Helper()
-	w := openWindow(t, "panel-"+user, s.panel(user), width, height,
-		chromedp.Flag("disable-extensions", false), chromedp.Flag("load-extension", s.Ready.Extension.Dir),
-		chromedp.Flag("disable-features", "DisableLoadExtensionCommandLineSwitch"))
+	w := openExtended(t, "panel-"+user, s.panel(user), s.Ready.Extension.Dir, width, height)
 	w.front()
 	w.untilText("status", "Connected")
 	return w

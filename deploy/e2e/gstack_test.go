@@ -89,9 +89,7 @@ func openGstack(t *testing.T, folder string) *gstack {
 	for name, data := range files {
 		must(t, os.WriteFile(filepath.Join(dir, name), []byte(data), 0o600))
 	}
-	w := openWindow(t, "gstack-"+folder, "chrome-extension://"+id+"/sidepanel.html", 900, 900,
-		chromedp.Flag("disable-extensions", false), chromedp.Flag("load-extension", dir),
-		chromedp.Flag("disable-features", "DisableLoadExtensionCommandLineSwitch"))
+	w := openExtended(t, "gstack-"+folder, "chrome-extension://"+id+"/sidepanel.html", dir, 900, 900)
 	w.front()
 	return &gstack{w, s}
 }

@@ -97,3 +97,28 @@ func TestLoadtestFindsBrokenHubs(t *testing.T) {
 		})
 	}
 }
+
+// TestLoadtestPageCommands: in a real browser's tabs commands run once and in
+// order, and the harness leaves no browser behind.
+func TestLoadtestPageCommands(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts a stack and a Chromium of its own")
+	}
+	needsExtension(t)
+	findChromium(t)
+	program := loadtest(t)
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	out, code := runLoadtest(t, program, "run", "page-commands", "--local", "--blocks", "1", "--duration", "500ms", "--warmup", "100ms", "--asleep", "1", "--burst", "40",
+		"--slo", "lost_commands==0", "--slo", "doubled_commands==0", "--slo", "disordered_commands==0", "--progress", "none", "--report-dir", "")
+	if code != 0 || !strings.Contains(out, "asleep_command_p50") || !strings.Contains(out, "burst") {
+		t.Errorf("exit %d: %s", code, out)
+	}
+	left, err := os.ReadDir(temporary)
+	must(t, err)
+	for _, entry := range left {
+		if strings.HasPrefix(entry.Name(), "fairlead") || strings.HasPrefix(entry.Name(), "chromium") {
+			t.Errorf("left behind: %s", entry.Name())
+		}
+	}
+}

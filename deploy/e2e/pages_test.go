@@ -37,9 +37,7 @@ type pagesBrowser struct {
 func openPages(t *testing.T, s *Stack, i int, name, shop string) *pagesBrowser {
 	t.Helper()
 	b := &pagesBrowser{t: t, s: s, user: s.at(i, "alice"), grant: mustGrant(within(t), t, s, "alice")}
-	b.console = openWindow(t, name, b.user.Base+"/#token="+b.user.Token, 1280, 800,
-		chromedp.Flag("disable-extensions", false), chromedp.Flag("load-extension", s.Ready.Extension.Dir),
-		chromedp.Flag("disable-features", "DisableLoadExtensionCommandLineSwitch"))
+	b.console = openExtended(t, name, b.user.Base+"/#token="+b.user.Token, s.Ready.Extension.Dir, 1280, 800)
 	b.console.untilText("status", "Connected")
 	b.console.front() // before the welcome page, and from then on
 	b.popup = b.openPopup(name + "-popup")

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -22,6 +21,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/fairlead/fairlead/deploy/extension"
+	"github.com/fairlead/fairlead/deploy/program/chromium"
 )
 
 // pictures, when set, is the directory that screenshots are written to, for eyes.
@@ -62,26 +62,15 @@ func start(t testing.TB, relay *fakeRelay, granted bool) context.Context {
 // the test, or by what it returns.
 func launch(t testing.TB, e *extension.Extension, profile string) (context.Context, context.CancelFunc) {
 	t.Helper()
-	chromium := ""
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil && chromium == "" {
-			chromium = path
-		}
-	}
-	if chromium == "" {
+	path, err := chromium.Find()
+	if err != nil {
 		missing(t, "Chromium is missing: apt-get install chromium")
 	}
 	dir := filepath.Join(t.TempDir(), "extension")
 	if err := e.WriteTo(dir); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stopAll := chromedp.NewExecAllocator(patience(t), append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(chromium), chromedp.UserDataDir(profile), chromedp.Flag("headless", "new"),
-		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WSURLReadTimeout(time.Minute),
-		chromedp.Flag("disable-extensions", false), chromedp.Flag("load-extension", dir),
-		chromedp.Flag("disable-features", "DisableLoadExtensionCommandLineSwitch,Translate"),
-		chromedp.Flag("disable-component-update", true),
-	)...)
+	ctx, stopAll := chromedp.NewExecAllocator(patience(t), append(chromium.Headless(path, profile, dir), chromedp.WSURLReadTimeout(time.Minute))...)
 	t.Cleanup(stopAll)
 	ctx, stop := chromedp.NewContext(ctx)
 	t.Cleanup(stop)

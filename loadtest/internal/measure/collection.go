@@ -267,6 +267,15 @@ func (c *Collection) block(name string, block int, v float64) {
 	c.blocks[name][block] = v
 }
 
+// Extra records by how much a figure is above another one, of the last block that
+// has both.
+func (c *Collection) Extra(name, figure, baseline string, block int) {
+	more, less := c.Blocks(figure), c.Blocks(baseline)
+	if n, m := len(more), len(less); n > 0 && m > 0 {
+		c.BlockAt(name, block, more[n-1]-less[m-1])
+	}
+}
+
 // Ratio makes the figure NAME_ratio: that figure divided by the one called
 // baseline, block by block, and its median. Metrics that declare their baseline
 // have it without.

@@ -140,10 +140,7 @@ func (c *chatting) block(ctx context.Context, block int) error {
 		return err
 	}
 	for _, q := range []string{"_p50", "_p99"} {
-		near, bare := c.env.Out.Blocks("chat_first"+q), c.env.Out.Blocks("direct_first"+q)
-		if n, m := len(near), len(bare); n > 0 && m > 0 {
-			c.env.Out.BlockAt("chat_first_extra"+q, block, near[n-1]-bare[m-1])
-		}
+		c.env.Out.Extra("chat_first_extra"+q, "chat_first"+q, "direct_first"+q, block)
 	}
 	return nil
 }

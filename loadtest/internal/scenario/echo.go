@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/printer"
+	"github.com/fairlead/fairlead/loadtest/internal/typist"
 	"github.com/fairlead/fairlead/loadtest/internal/usage"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel"
@@ -83,8 +84,8 @@ type echoing struct {
 	*stage
 	own  *echoOptions
 	rec  *measure.Recorder
-	near *typist // at the deployment
-	bare *typist // at the baseline; nil without
+	near *typist.Typist // at the deployment
+	bare *typist.Typist // at the baseline; nil without
 	bulk *generator.Group
 }
 
@@ -177,7 +178,7 @@ func (e *echoing) open(ctx context.Context) (end func(), err error) {
 		if e.bare, err = echoBare(ctx, e.stage, e.rec); err != nil {
 			return end, err
 		}
-		open = append(open, e.bare.viewer.Close)
+		open = append(open, e.bare.Viewer.Close)
 	}
 	if e.own.bulk {
 		target := e.env.Target
@@ -194,19 +195,19 @@ func (e *echoing) open(ctx context.Context) (end func(), err error) {
 }
 
 // echoIn makes the source in a terminal echo, and a typist listen.
-func echoIn(ctx context.Context, t *printer.Terminal, rec *measure.Recorder, latency string) (*typist, error) {
+func echoIn(ctx context.Context, t *printer.Terminal, rec *measure.Recorder, latency string) (*typist.Typist, error) {
 	if _, err := t.Ask(ctx, "echo", "echoing"); err != nil {
 		return nil, err
 	}
-	typist := newTypist(rec, latency)
-	typist.viewer = t.Viewer
-	t.Follow(typist)
-	typist.listen()
-	return typist, nil
+	keys := typist.New(rec, latency)
+	keys.Viewer = t.Viewer
+	t.Follow(keys)
+	keys.Listen()
+	return keys, nil
 }
 
 // echoBare is echoIn for a terminal that is wired straight to a WebSocket.
-func echoBare(ctx context.Context, s *stage, rec *measure.Recorder) (*typist, error) {
+func echoBare(ctx context.Context, s *stage, rec *measure.Recorder) (*typist.Typist, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -215,12 +216,12 @@ func echoBare(ctx context.Context, s *stage, rec *measure.Recorder) (*typist, er
 	if err != nil {
 		return nil, fmt.Errorf("the baseline's terminal: %w", err)
 	}
-	typist, err := echoIn(ctx, t, rec, "direct_echo")
+	keys, err := echoIn(ctx, t, rec, "direct_echo")
 	if err != nil {
 		t.Viewer.Close()
 		return nil, fmt.Errorf("the baseline's terminal: %w", err)
 	}
-	return typist, nil
+	return keys, nil
 }
 
 // degrade blocks UDP if that was asked for, and waits for the other carrier.
@@ -237,11 +238,11 @@ func (e *echoing) degrade(ctx context.Context) error {
 // warmUp types for a while without measuring.
 func (e *echoing) warmUp(ctx context.Context) error {
 	e.env.Progress("warm up", 0, 1)
-	for _, t := range []*typist{e.bare, e.near} {
+	for _, t := range []*typist.Typist{e.bare, e.near} {
 		if t == nil {
 			continue
 		}
-		if err := t.typeFor(ctx, e.env.Options.Rate, e.env.Options.Warmup); err != nil {
+		if err := t.Type(ctx, e.env.Options.Rate, e.env.Options.Warmup); err != nil {
 			return err
 		}
 	}
@@ -255,9 +256,9 @@ func (e *echoing) warmUp(ctx context.Context) error {
 
 // block types on both sides.
 func (e *echoing) block(ctx context.Context, block int) error {
-	typed := func(t *typist, phase string) side {
+	typed := func(t *typist.Typist, phase string) side {
 		return side{phase, groups(e.bulk), func(ctx context.Context, block int) error {
-			err := t.typeFor(ctx, e.env.Options.Rate, e.env.Options.Duration)
+			err := t.Type(ctx, e.env.Options.Rate, e.env.Options.Duration)
 			if err == nil {
 				e.env.Out.Merge(phase, block, e.rec.Snapshot())
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/calls"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/typist"
 )
 
 var files = &Scenario{
@@ -59,7 +60,7 @@ type filing struct {
 	own        *filesOptions
 	near, bare *generator.Group
 	rec        *measure.Recorder
-	busy, idle *typist // the same person, recorded apart
+	busy, idle *typist.Typist // the same person, recorded apart
 }
 
 func runFiles(ctx context.Context, s *stage) (err error) {
@@ -73,9 +74,10 @@ func runFiles(ctx context.Context, s *stage) (err error) {
 	if _, err := t.Ask(ctx, "echo", "echoing"); err != nil {
 		return err
 	}
-	f.busy, f.idle = newTypist(f.rec, "echo"), newTypist(f.rec, "echo_alone")
-	f.busy.viewer, f.idle.viewer = t.Viewer, t.Viewer
-	f.busy.listening, f.idle.listening = true, true
+	f.busy, f.idle = typist.New(f.rec, "echo"), typist.New(f.rec, "echo_alone")
+	f.busy.Viewer, f.idle.Viewer = t.Viewer, t.Viewer
+	f.busy.Listen()
+	f.idle.Listen()
 	env.Progress("warm up", 0, 1)
 	for _, g := range groups(f.bare, f.near) {
 		if _, err := calls.Ask(ctx, g, calls.OrderUpload, calls.Args{Bytes: f.own.large}); err != nil {
@@ -104,13 +106,13 @@ func (f *filing) block(ctx context.Context, block int) error {
 }
 
 // typed types until do has returned, and for at least a second.
-func (f *filing) typed(ctx context.Context, phase string, block int, t *typist, do func(context.Context) error) error {
+func (f *filing) typed(ctx context.Context, phase string, block int, t *typist.Typist, do func(context.Context) error) error {
 	f.terminal[0].Follow(t)
 	done := make(chan error, 1)
 	go func() { done <- do(ctx) }() // received below
 	var err error
 	for over := false; !over; {
-		typing := t.typeFor(ctx, filesKeys, time.Second)
+		typing := t.Type(ctx, filesKeys, time.Second)
 		select {
 		case err = <-done:
 			over = true

@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/openloop"
 	"github.com/fairlead/fairlead/loadtest/internal/printer"
+	"github.com/fairlead/fairlead/loadtest/internal/typist"
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -105,8 +106,8 @@ type soaking struct {
 	*watching
 	rec   *measure.Recorder
 	shell *printer.Terminal // echoes
-	near  *typist
-	bare  *typist // nil without baseline
+	near  *typist.Typist
+	bare  *typist.Typist // nil without baseline
 	calls *generator.Group
 	ended func() // closes what open opened
 }
@@ -195,7 +196,7 @@ func (k *soaking) open(ctx context.Context) (err error) {
 		}
 		closeShell := k.ended
 		k.ended = func() {
-			k.bare.viewer.Close()
+			k.bare.Viewer.Close()
 			closeShell()
 		}
 	}
@@ -250,10 +251,10 @@ func (k *soaking) slice(ctx context.Context, block int, lasts time.Duration) err
 
 // keys types at the deployment, then at the baseline.
 func (k *soaking) keys(ctx context.Context, lasts time.Duration) error {
-	if err := k.near.typeFor(ctx, soakKeys, time.Duration(typedShare*float64(lasts))); err != nil || k.bare == nil {
+	if err := k.near.Type(ctx, soakKeys, time.Duration(typedShare*float64(lasts))); err != nil || k.bare == nil {
 		return err
 	}
-	return k.bare.typeFor(ctx, soakKeys, time.Duration(bareShare*float64(lasts)))
+	return k.bare.Type(ctx, soakKeys, time.Duration(bareShare*float64(lasts)))
 }
 
 // visits has people come to a terminal, one after the other, and go.

@@ -25,6 +25,7 @@ type Target struct {
 	Session      protocol.SessionID `json:"session_id"`
 	PTY          protocol.PTYID     `json:"pty_id"`
 	Users        map[string]User    `json:"users"`
+	Extension    Extension          `json:"extension"`
 	Revision     string             `json:"revision"`
 
 	// Dir is the state directory of a stack of this machine, empty elsewhere.
@@ -54,6 +55,12 @@ type Sandbox struct {
 	StateDir string             `json:"state_dir"`
 	Session  protocol.SessionID `json:"session_id"`
 	PTY      protocol.PTYID     `json:"pty_id"`
+}
+
+// An Extension is that of browsers, unpacked on this machine; empty: there is none.
+type Extension struct {
+	ID  string `json:"id"`
+	Dir string `json:"dir"`
 }
 
 // A User is somebody with a token.

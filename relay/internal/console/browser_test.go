@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/fairlead/fairlead/deploy/program/chromium"
 	"github.com/fairlead/fairlead/relay/internal/console"
 )
 
@@ -43,13 +43,13 @@ func newBrowser(t testing.TB) context.Context {
 	if !console.Built() {
 		missing(t, "the console is not built: go run ./relay/internal/console/build")
 	}
-	chromium := findChromium()
-	if chromium == "" {
+	path, err := chromium.Find()
+	if err != nil {
 		missing(t, "Chromium is missing: apt-get install chromium")
 	}
-	shared.Do(func() { shared.ctx, shared.err = startBrowser(chromium) })
+	shared.Do(func() { shared.ctx, shared.err = startBrowser(path) })
 	if shared.err != nil {
-		t.Fatalf("start %s: %v", chromium, shared.err)
+		t.Fatalf("start %s: %v", path, shared.err)
 	}
 	return shared.ctx
 }
@@ -71,25 +71,16 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func findChromium() string {
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-	}
-	return ""
-}
-
 // startBrowser starts one. Most of what windows cost are processes for pages, so
 // none is started in advance, and windows that share a context share one.
-func startBrowser(chromium string) (context.Context, error) {
+func startBrowser(path string) (context.Context, error) {
 	profile, err := os.MkdirTemp("", "console")
 	if err != nil {
 		return nil, err
 	}
 	shared.stop = append(shared.stop, func() { os.RemoveAll(profile) })
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(chromium), chromedp.UserDataDir(profile), chromedp.Flag("headless", "new"),
+		chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.Flag("headless", "new"),
 		chromedp.NoSandbox, chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-features", "Translate,BlinkGenPropertyTrees,SpareRendererForSitePerProcess"),

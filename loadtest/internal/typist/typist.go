@@ -1,4 +1,6 @@
-package scenario
+// Package typist types keys, each when it is due, into a terminal that echoes,
+// and times each echo.
+package typist
 
 import (
 	"context"
@@ -17,11 +19,12 @@ const (
 	maxUnechoed = 100_000
 )
 
-// A typist types keys, each when it is due, into a terminal that echoes, and
-// times each echo.
-type typist struct {
+// A Typist is one at one terminal.
+type Typist struct {
+	// Viewer is the terminal's, which the typist hears. It is set before Listen.
+	Viewer *client.Viewer
+
 	// Static after construction.
-	viewer  *client.Viewer
 	rec     *measure.Recorder
 	echo    *measure.Latency
 	lag     *measure.Latency
@@ -36,10 +39,9 @@ type typist struct {
 	first     int         // which key due[0] is
 }
 
-// newTypist returns a typist who records to the latency of that name. Viewer is
-// set before it types; it must be heard by the viewer.
-func newTypist(rec *measure.Recorder, name string) *typist {
-	return &typist{
+// New returns a typist who records to the latency of that name.
+func New(rec *measure.Recorder, name string) *Typist {
+	return &Typist{
 		rec: rec, echo: rec.Latency(name), lag: rec.Latency(measure.LagName),
 		lost: rec.Counter("lost_keys"), garbled: rec.Counter("garbled_keys"),
 	}
@@ -49,7 +51,7 @@ func newTypist(rec *measure.Recorder, name string) *typist {
 func keyOf(k int) byte { return 'a' + byte(k%26) }
 
 // Output implements [client.Handler].
-func (t *typist) Output(p []byte, at time.Time) {
+func (t *Typist) Output(p []byte, at time.Time) {
 	if !t.listening {
 		return
 	}
@@ -64,32 +66,32 @@ func (t *typist) Output(p []byte, at time.Time) {
 }
 
 // Jump implements [client.Handler]. What was echoed in between is lost.
-func (t *typist) Jump(j client.Jump) {
+func (t *Typist) Jump(j client.Jump) {
 	if t.listening && !j.Continues() {
 		t.giveUp()
 	}
 }
 
 // Lost implements [client.Handler].
-func (t *typist) Lost(time.Time, error) {}
+func (t *Typist) Lost(time.Time, error) {}
 
 // giveUp counts what isn't back as lost. Viewer.Do or a method of the handler
 // runs it.
-func (t *typist) giveUp() {
+func (t *Typist) giveUp() {
 	t.lost.Add(int64(len(t.due)))
 	t.first += len(t.due)
 	t.due = nil
 }
 
-// listen begins to compare output with the keys.
-func (t *typist) listen() { t.viewer.Do(func() { t.listening = true }) }
+// Listen begins to compare output with the keys.
+func (t *Typist) Listen() { t.Viewer.Do(func() { t.listening = true }) }
 
-// typeFor types rate keys a second for so long, and waits for the echoes.
-func (t *typist) typeFor(ctx context.Context, rate float64, d time.Duration) error {
+// Type types rate keys a second for so long, and waits for the echoes.
+func (t *Typist) Type(ctx context.Context, rate float64, d time.Duration) error {
 	_, err := openloop.Each(ctx, rate, d, func(_ int, due time.Time) error {
 		var key byte
 		full := false
-		t.viewer.Do(func() {
+		t.Viewer.Do(func() {
 			key, full = keyOf(t.typed), len(t.due) >= maxUnechoed
 			t.typed++
 			t.due = append(t.due, due)
@@ -98,7 +100,7 @@ func (t *typist) typeFor(ctx context.Context, rate float64, d time.Duration) err
 			return fmt.Errorf("%d keystrokes have no echo yet", maxUnechoed)
 		}
 		t.lag.Record(due, time.Now())
-		return t.viewer.Type(ctx, string(key), nil)
+		return t.Viewer.Type(ctx, string(key), nil)
 	})
 	if err != nil {
 		return err
@@ -107,13 +109,13 @@ func (t *typist) typeFor(ctx context.Context, rate float64, d time.Duration) err
 }
 
 // await waits until every echo is back or echoWait is over.
-func (t *typist) await(ctx context.Context) error {
+func (t *Typist) await(ctx context.Context) error {
 	waiting, cancel := context.WithTimeout(ctx, echoWait)
 	defer cancel()
-	err := t.viewer.Await(waiting, "echoes", func() bool { return len(t.due) == 0 })
+	err := t.Viewer.Await(waiting, "echoes", func() bool { return len(t.due) == 0 })
 	if err == nil {
 		return nil
 	}
-	t.viewer.Do(t.giveUp)
+	t.Viewer.Do(t.giveUp)
 	return ctx.Err()
 }
