@@ -221,7 +221,8 @@ func (p *sidePanel) inOrder() {
 			p.t.Errorf("message %d: %s, want %s", i, got, want)
 		}
 	}
-	p.until("user sleep:1h", "agent_start", "user say:number 5")
+	p.until("user sleep:1h", "agent_start") // when it really begins, others may wait already
+	p.until("user sleep:1h", "user say:number 5")
 	if strings.Contains(p.shown(), "say:number 6") {
 		p.t.Error("a message that was refused is shown")
 	}
@@ -341,7 +342,8 @@ func TestSidePanelAcrossRelayKills(t *testing.T) {
 			t.Errorf("message %d: %s", i, got)
 		}
 	}
-	p.until("user sleep:2s", "agent_start", "user say:third")
+	p.until("user sleep:2s", "agent_start")
+	p.until("user sleep:2s", "user say:third")
 	mark := p.mark
 	killRelay(t, s)
 	p.until("result slow", "agent_done", "result second", "agent_done", "result third", "agent_done")
@@ -427,10 +429,11 @@ func TestSidePanelAcrossAnAgentKill(t *testing.T) {
 	if got := p.says("say:half\nsleep:1h"); got != "processing" {
 		t.Error(got)
 	}
+	p.until("user say:half", "agent agent_start")
 	if got := p.says("say:never"); got != "queued 1" {
 		t.Error(got)
 	}
-	p.until("user say:half", "agent agent_start", "user say:never")
+	p.until("user say:half", "user say:never")
 	restartAgent(t, s.Ready.Sandboxes[0].PID)
 	lost := "agent agent_error The sandbox's agent was restarted. 1 waiting messages were not sent."
 	p.until("user say:half", lost)
