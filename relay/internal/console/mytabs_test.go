@@ -44,6 +44,28 @@ func envelopeOf(id, jws string) string {
 	return fmt.Sprintf(`{"type":"control.command","commandId":%q,"traceId":"tr_1","issuedAt":1,"ttlMs":1,"target":{"sessionId":"ses_demo","extensionId":"present","tabId":7},"jws":%q}`, id, jws)
 }
 
+// testReports: what the extension says again is told once, and again to a relay that
+// was away.
+func testReports(t *testing.T, relay *fakeRelay, w *tab) {
+	t.Helper()
+	reports := func() (all []string) {
+		relay.mu.Lock()
+		defer relay.mu.Unlock()
+		return slices.Clone(relay.tabs.reports)
+	}
+	before := len(reports())
+	w.eval(`window.share(JSON.parse(localStorage.getItem('x.shared')))`)
+	w.eval(`window.share(JSON.parse(localStorage.getItem('x.shared')).map((tab) => ({...tab, title: 'Post'})))`)
+	relay.until(t, "the other title is reported", func() bool {
+		return slices.ContainsFunc(relay.tabs.reports[before:], func(r string) bool { return strings.Contains(r, `"Post"`) })
+	})
+	if all := reports()[before:]; len(all) != 1 {
+		t.Errorf("reported again: %q", all)
+	}
+	relay.cutCommands()
+	relay.until(t, "it is told again", func() bool { return len(relay.tabs.reports) == before+2 })
+}
+
 // One of a person's windows carries commands to the extension, expired ones too,
 // and another when that one is closed; it tells which tabs are shared.
 func testMyTabs(t *testing.T, browser context.Context) {
@@ -79,6 +101,7 @@ func testMyTabs(t *testing.T, browser context.Context) {
 			return strings.Contains(r, `"tabId":7`) && strings.Contains(r, `"extensionId":"present"`) && !strings.Contains(r, `"tabId":8`)
 		})
 	})
+	testReports(t, relay, first)
 	tabOf := func(user, name, browser string, id int, title string) map[string]any {
 		return map[string]any{"user": user, "name": name, "browserId": browser, "extensionId": "present", "tabId": id, "title": title,
 			"url": "https://mail.example/inbox", "sharedAt": time.Now(), "expiresAt": until, "last": map[string]any{"method": "Runtime.evaluate", "status": "ok", "at": time.Now()}}

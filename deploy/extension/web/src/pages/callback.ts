@@ -51,8 +51,9 @@ export class Callbacks {
     try {
       while (entry.reply !== undefined && entry.outcome !== undefined) {
         if (over(entry, this.now())) return await this.ledger.told(entry);
-        await this.ledger.sent(entry);
+        const noted = this.ledger.sent(entry); // beside it: a worker that dies now counts one less
         const status = await this.post(entry.reply.url, entry.reply.callbackToken, bodyOf(entry, entry.outcome, entry.attempt)).catch(() => 0);
+        await noted;
         if (heard(status)) return await this.ledger.told(entry);
         await this.pause(pauseMs(entry.attempt));
       }

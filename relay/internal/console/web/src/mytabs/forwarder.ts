@@ -24,10 +24,11 @@ export class Forwarder {
   #known: Found | undefined; // the last one that was found
   #shared: SharedTab[] | undefined; // as the extension said last
   #reporting = false;
-  #stale = false; // #shared isn't what was reported last
+  #stale = false; // #shared may not be what was reported last
+  #told = ''; // what was reported last, and taken
 
   constructor(private readonly session: Session, private readonly extension: Extension, private readonly options: ForwarderOptions, private readonly hooks: ForwarderHooks) {
-    session.onRenewed(() => this.#shared !== undefined && this.#shared.length > 0 && this.#report());
+    session.onRenewed(() => this.#again());
   }
 
   // start waits for its turn: the next window goes on when this one is closed. It is
@@ -85,7 +86,7 @@ export class Forwarder {
       event: ({ name, data }) => {
         if (name === 'command') void this.#forward(data);
       },
-      connected: () => undefined,
+      connected: (connected) => connected && this.#again(), // whoever answers now may know of nothing
       over: (error) => this.#over(error),
     }, this.session.platform);
     this.#follow.start();
@@ -114,8 +115,15 @@ export class Forwarder {
     void this.#report();
   }
 
+  // again reports what is shared although nothing has changed.
+  #again(): void {
+    this.#told = '';
+    if (this.#shared !== undefined && this.#shared.length > 0) void this.#report();
+  }
+
   // report tells the relay what is shared now: one request at a time, and what has
-  // changed meanwhile in the next.
+  // changed meanwhile in the next. The extension also speaks after each command,
+  // when nothing of that has changed.
   async #report(): Promise<void> {
     this.#stale = true;
     if (this.#reporting) return;
@@ -123,10 +131,16 @@ export class Forwarder {
     for (let failures = 0; this.#stale && this.#known !== undefined; ) {
       this.#stale = false;
       const tabs = (this.#shared ?? []).map(({ tabId, title, url, expiresAt }) => ({ tabId, title, url, expiresAt }));
+      const body = { ...this.#known, tabs };
+      const text = JSON.stringify(body);
+      if (text === this.#told) continue;
+      this.#told = text; // at once: who wants it told again meanwhile is heard
       try {
-        await this.session.request('/tabs', { method: 'PUT', body: { ...this.#known, tabs } });
+        await this.session.request('/tabs', { method: 'PUT', body });
         failures = 0;
+        this.hooks.changed();
       } catch (error) {
+        this.#told = '';
         if (!(error instanceof ApiError)) throw error;
         if (!error.passing && error.status !== 401) {
           this.hooks.problem(`what is shared could not be told: ${error.message}`);
@@ -137,6 +151,5 @@ export class Forwarder {
       }
     }
     this.#reporting = false;
-    this.hooks.changed();
   }
 }

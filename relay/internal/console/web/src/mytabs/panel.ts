@@ -12,6 +12,8 @@ import { Forwarder } from './forwarder.ts';
 import { stateOf, tabOf, timesOf, until, type Ran, type Shared } from './view.ts';
 
 const askMs = 2_000;
+// By then most commands are done, and several at once are asked for once.
+const newsMs = 300;
 // At most so often a person is told that a command didn't get there.
 const tellMs = 10_000;
 
@@ -33,12 +35,13 @@ export class MyTabs implements SidePanel {
   #told = -Infinity;
   #ticker: number | undefined;
   #turn = 0;
+  #waits = false; // news is about to be asked for
 
   constructor(private readonly session: Session, side: Side, private readonly options: MyTabsOptions) {
     const { platform } = session;
     this.#forwarder = new Forwarder(session, new Extension(runtimeOf(window), platform.clock), {
       you: options.you, name: document.title, ids: extensions(), locks: navigator.locks as LockManager | undefined,
-    }, { problem: (text) => this.#tell(text), changed: () => void this.#ask() });
+    }, { problem: (text) => this.#tell(text), changed: () => this.#soon() });
     side.add('mytabs', this);
     if (options.mayUse) this.#forwarder.start();
   }
@@ -65,6 +68,15 @@ export class MyTabs implements SidePanel {
       hint(this.#problem);
     }
     this.#draw();
+  }
+
+  #soon(): void {
+    if (this.#waits) return;
+    this.#waits = true;
+    this.session.platform.clock.setTimeout(() => {
+      this.#waits = false;
+      void this.#ask();
+    }, newsMs);
   }
 
   async #ask(): Promise<void> {
