@@ -117,8 +117,6 @@ func TestLoadtestPageCommands(t *testing.T) {
 	left, err := os.ReadDir(temporary)
 	must(t, err)
 	for _, entry := range left {
-		if strings.HasPrefix(entry.Name(), "fairlead") || strings.HasPrefix(entry.Name(), "chromium") {
-			t.Errorf("left behind: %s", entry.Name())
-		}
+		t.Errorf("left behind: %s", entry.Name())
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/chromedp/cdproto/serviceworker"
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 
@@ -24,6 +25,11 @@ const (
 	startTimeout = time.Minute
 	// closeTimeout bounds the orderly end of a Chromium; then it is killed.
 	closeTimeout = 5 * time.Second
+	// longestTemporary is how long the name of its temporary directory may be: a
+	// socket is in there, and names of those are 107 bytes at most.
+	longestTemporary = 60
+	// stopEvery is after how many looks a worker that runs is stopped again.
+	stopEvery = 50
 	// shareMinutes is for how long tabs are shared: the longest there is.
 	shareMinutes = 60
 )
@@ -46,13 +52,15 @@ type Browser struct {
 	ext     string
 	session protocol.SessionID
 	all     context.Context // the browser
+	run     context.Context // whose end ends what is under way
 	console page
 	inside  page // a page of the extension's own
 	tabs    []page
 }
 
-// With starts a browser, shares its tabs and calls use. The browser ends with
-// that, or with ctx, and leaves nothing behind.
+// With starts a browser, shares its tabs and calls use. Whatever is done in the
+// browser ends with ctx, and the browser itself afterwards, in good order: a Chromium
+// that is killed leaves files behind.
 func With(ctx context.Context, o Options, use func(*Browser) error) (err error) {
 	path, err := chromium.Find()
 	if err != nil {
@@ -68,7 +76,11 @@ func With(ctx context.Context, o Options, use func(*Browser) error) (err error) 
 		return err
 	}
 	defer stop()
-	allocated, kill := chromedp.NewExecAllocator(ctx, append(chromium.Headless(path, profile, o.Extension), chromedp.WSURLReadTimeout(startTimeout))...)
+	options := append(chromium.Headless(path, profile, o.Extension), chromedp.WSURLReadTimeout(startTimeout))
+	if len(profile) <= longestTemporary {
+		options = append(options, chromedp.Env("TMPDIR="+profile)) // what is left by one that was killed goes along
+	}
+	allocated, kill := chromedp.NewExecAllocator(context.WithoutCancel(ctx), options...)
 	all, leave := chromedp.NewContext(allocated)
 	defer func() {
 		orderly, stop := context.WithTimeout(all, closeTimeout)
@@ -80,7 +92,7 @@ func With(ctx context.Context, o Options, use func(*Browser) error) (err error) 
 			a.Wait()
 		}
 	}()
-	b := &Browser{ext: o.ExtensionID, session: o.Session, all: all, console: page{all}}
+	b := &Browser{ext: o.ExtensionID, session: o.Session, all: all, run: ctx, console: page{all, ctx}}
 	if err := b.open(o, address); err != nil {
 		return err
 	}
@@ -111,7 +123,7 @@ func (b *Browser) open(o Options, address string) error {
 
 func (b *Browser) newPage(url string) (page, error) {
 	ctx, _ := chromedp.NewContext(b.all) // ends with the browser
-	p := page{ctx}
+	p := page{ctx, b.run}
 	return p, p.open(url)
 }
 
@@ -214,26 +226,34 @@ func (b *Browser) Watch(on bool) error {
 // Sleep ends the extension's worker, as Chrome itself does after half a minute
 // without work.
 func (b *Browser) Sleep() error {
-	deadline := time.Now().Add(stepTimeout)
-	for {
+	ctx, stop := b.console.within(stepTimeout)
+	defer stop()
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	if err := b.inside.command(serviceworker.Enable); err != nil {
+		return err
+	}
+	for n := 0; ; n++ {
 		workers, err := b.workers()
 		if err != nil || len(workers) == 0 {
 			return err
 		}
-		if time.Now().After(deadline) {
-			return errors.New("the extension's worker doesn't end")
+		if n%stopEvery == 0 { // one that was just woken is stopped again
+			if err := b.inside.command(serviceworker.StopAllWorkers); err != nil {
+				return err
+			}
 		}
-		for _, id := range workers {
-			ctx, stop := context.WithTimeout(b.all, time.Second)
-			_, _ = chromedp.CallBrowser(ctx, target.CloseTarget, target.CloseTargetParams{TargetID: id}) // one that goes by itself never answers
-			stop()
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("the extension's worker doesn't end: %w", ctx.Err())
 		}
 	}
 }
 
 // workers returns the extension's workers: one, or none while it is asleep.
 func (b *Browser) workers() (ids []target.ID, err error) {
-	ctx, stop := context.WithTimeout(b.all, stepTimeout)
+	ctx, stop := b.console.within(stepTimeout)
 	defer stop()
 	all, err := chromedp.Targets(ctx)
 	for _, about := range all {

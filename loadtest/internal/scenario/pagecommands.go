@@ -25,9 +25,9 @@ In turn the extension does the least that could be done: it attaches to a tab, h
 1+1 evaluated and detaches, of its own accord (direct_call). page_command_extra_p50
 is what all the rest adds.
 
-For asleep_command the extension's worker is ended by DevTools (Target.closeTarget)
-before each command, which has to start it anew, as Chrome ends workers that had
-nothing to do for half a minute.
+For asleep_command the extension's worker is ended by DevTools
+(ServiceWorker.stopAllWorkers), as Chrome itself ends one that had nothing to do for
+half a minute. The command has to start another.
 
 In burst, --burst commands are posted at once to all tabs. Each command pushes a
 number into a list in its tab's page. Those lists are compared with what was sent,
