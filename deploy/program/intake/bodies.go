@@ -57,20 +57,26 @@ func (b *Bodies) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 			next.ServeHTTP(w, r)
-			return
-		}
-		in := &body{
-			ReadCloser: r.Body, bodies: b, control: http.NewResponseController(w), until: time.Now().Add(BodyTime),
-		}
-		in.waiter = waiter{address: share(b.address(r)), hurry: in.hurry}
-		in.control.SetReadDeadline(in.until) // also for handlers that let the server read the body
-		r.Body = in
-		defer in.close()
-		next.ServeHTTP(w, r)
-		if !r.Close && r.ContentLength <= drainBytes && r.Header.Get("Expect") == "" {
-			in.drain()
+		} else {
+			b.serve(w, r, next)
 		}
 	})
+}
+
+// serve has next serve a request with a body. It isn't part of Handler, as what has no
+// body may take long, and would have all this on its stack.
+func (b *Bodies) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	in := &body{
+		ReadCloser: r.Body, bodies: b, control: http.NewResponseController(w), until: time.Now().Add(BodyTime),
+	}
+	in.waiter = waiter{address: share(b.address(r)), hurry: in.hurry}
+	in.control.SetReadDeadline(in.until) // also for handlers that let the server read the body
+	r.Body = in
+	defer in.close()
+	next.ServeHTTP(w, r)
+	if !r.Close && r.ContentLength <= drainBytes && r.Header.Get("Expect") == "" {
+		in.drain()
+	}
 }
 
 // Admitted notes that the client of r is authenticated, so it no longer counts.

@@ -43,7 +43,7 @@ type pacedWriter struct {
 	tally   *tally
 	control *http.ResponseController // of the ResponseWriter
 	body    *pacedBody               // the request's; nil: it has none
-	outer   http.Header              // the headers set before us, which early hints would delete
+	outer   http.Header              // the headers set before us, which early hints would delete; nil once it began
 	began   atomic.Bool              // the header was written
 	refused atomic.Bool              // the answer is the relay's own
 	taken   bool                     // the connection was hijacked for an upgrade
@@ -75,6 +75,7 @@ func (w *pacedWriter) WriteHeader(status int) {
 			h[name] = values
 		}
 	}
+	w.outer = nil
 	if length, err := strconv.Atoi(h.Get("Content-Length")); err == nil {
 		w.short = length <= shortAnswer
 	}
@@ -138,8 +139,13 @@ func (w *pacedWriter) abort() {
 	}
 }
 
-// release clears the deadline, as the connection may be reused.
-func (w *pacedWriter) release() { w.control.SetWriteDeadline(time.Time{}) }
+// leave lets go of the connection, which may be reused. abort isn't called any more.
+func (w *pacedWriter) leave() {
+	if w.body != nil {
+		w.body.Close()
+	}
+	w.control.SetWriteDeadline(time.Time{})
+}
 
 // finish sends the rest of a complete answer, and lets a client that is still
 // sending get to read it.

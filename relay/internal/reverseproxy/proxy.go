@@ -13,7 +13,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program/intake"
@@ -21,9 +20,6 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/tunnel"
 )
-
-// openTimeout bounds the wait for the sandbox's answer to OPEN.
-const openTimeout = 10 * time.Second
 
 // Host is the Host of requests to sandboxes.
 const Host = "sandbox"
@@ -44,9 +40,9 @@ type Options struct {
 	// BodyRate is the average rate at which a client must send its body, in bytes
 	// per second after the first minute; 0: any rate.
 	BodyRate int
-	// Short says that answers are short, or come a little at a time: each takes little
-	// memory, and a long one more time.
-	Short  bool
+	// Events says that answers come a little at a time, if anything comes: each takes
+	// little memory, and a long one more time.
+	Events bool
 	Refuse func(http.ResponseWriter, *http.Request, error)
 	Log    *slog.Logger
 }
@@ -60,39 +56,12 @@ type Proxy struct {
 	idle    idler
 }
 
-// A call is what a request needs to reach its sandbox.
-type call struct {
-	session *tunnel.Session
-	token   string // the grant as it was presented
-	request *Request
-	out     *pacedWriter
-	began   time.Time
-}
-
-type callKey struct{}
-
 // NewProxy returns a Proxy.
 func NewProxy(opts Options) *Proxy {
 	p := &Proxy{opts: opts, tally: opts.Requests.metrics.tally(opts.What)}
-	streams := &http.Transport{
-		DisableCompression: true,
-		// A stream serves requests one after the other under its grant: opening one
-		// takes longer than most answers. It is closed long before the agent would.
-		IdleConnTimeout: idleStream, MaxIdleConns: maxIdleStreams, MaxIdleConnsPerHost: maxIdlePerPerson,
-		DialContext: p.dial, ResponseHeaderTimeout: opts.AnswerTimeout,
-		// A sandbox that doesn't answer "continue" has no objection, either.
-		ExpectContinueTimeout:  5 * time.Second,
-		MaxResponseHeaderBytes: 256 << 10,
-	}
-	passed := &buffers{size: copyBytes}
-	if opts.Short {
-		passed.size = shortCopyBytes
-		streams.ReadBufferSize, streams.WriteBufferSize = shortBufferBytes, shortBufferBytes
-	}
-	opts.Requests.keep(streams)
 	p.reverse = &httputil.ReverseProxy{
-		Transport:      streams,
-		BufferPool:     passed,
+		Transport:      p.transport(),
+		BufferPool:     &buffers{size: copyBytes},
 		Rewrite:        p.rewrite,
 		ModifyResponse: p.modify,
 		ErrorHandler:   p.fail,
@@ -100,6 +69,25 @@ func NewProxy(opts Options) *Proxy {
 		ErrorLog:       slog.NewLogLogger(opts.Log.Handler(), slog.LevelDebug),
 	}
 	return p
+}
+
+// transport returns what carries the requests to their sandboxes.
+func (p *Proxy) transport() http.RoundTripper {
+	streams := &http.Transport{
+		DisableCompression: true,
+		// A stream serves requests one after the other under its grant: opening one
+		// takes longer than most answers. It is closed long before the agent would.
+		IdleConnTimeout: idleStream, MaxIdleConns: maxIdleStreams, MaxIdleConnsPerHost: maxIdlePerPerson,
+		DialContext: p.dial, ResponseHeaderTimeout: p.opts.AnswerTimeout,
+		// A sandbox that doesn't answer "continue" has no objection, either.
+		ExpectContinueTimeout:  5 * time.Second,
+		MaxResponseHeaderBytes: maxAnswerHeader,
+	}
+	p.opts.Requests.keep(streams)
+	if p.opts.Events {
+		return &direct{timeout: p.opts.AnswerTimeout, rest: streams}
+	}
+	return streams
 }
 
 // Serve forwards r over session under grant, which was just verified and whose
@@ -113,74 +101,63 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, session *tunnel.Se
 		return
 	}
 	defer request.End()
-	p.exchange(ctx, w, r, func(out *pacedWriter, r *http.Request) {
-		c := call{session, token, request, out, began}
-		p.reverse.ServeHTTP(out, r.WithContext(p.idle.watched(context.WithValue(ctx, callKey{}, c))))
-	})
+	out, r := p.enter(ctx, w, r)
+	defer out.leave()
+	defer context.AfterFunc(out.ctx, out.abort)()
+	if later := p.forward(r, &call{session: session, token: token, request: request, out: out, began: began}); later != nil {
+		later.pass(out)
+	}
+	out.finish()
+}
+
+// forward has r answered. It returns what is left to pass on, if anything is.
+func (p *Proxy) forward(r *http.Request, c *call) *later {
+	ctx := context.WithValue(c.out.ctx, callKey{}, c)
+	if !p.opts.Events || !isBare(r) { // otherwise its stream is never idle
+		ctx = p.idle.watched(ctx)
+	}
+	p.reverse.ServeHTTP(c.out, r.WithContext(ctx))
+	return c.later
 }
 
 // Refuse answers r with err, instead of Serve.
 func (p *Proxy) Refuse(w http.ResponseWriter, r *http.Request, err error) {
-	p.exchange(r.Context(), w, r, func(out *pacedWriter, r *http.Request) {
-		out.refused.Store(true)
-		p.opts.Refuse(out, r, err)
-	})
+	out, r := p.enter(r.Context(), w, r)
+	defer out.leave()
+	defer context.AfterFunc(out.ctx, out.abort)()
+	out.refused.Store(true)
+	p.opts.Refuse(out, r, err)
+	out.finish()
 }
 
-// exchange runs answer with r's paced body and writer.
-func (p *Proxy) exchange(ctx context.Context, w http.ResponseWriter, r *http.Request, answer func(*pacedWriter, *http.Request)) {
+// enter returns the paced writer for r's answer, which the caller must leave, and r
+// with its paced body.
+func (p *Proxy) enter(ctx context.Context, w http.ResponseWriter, r *http.Request) (*pacedWriter, *http.Request) {
 	out := newPacedWriter(ctx, w, r, &p.tally)
-	defer out.release()
-	defer context.AfterFunc(ctx, out.abort)()
 	out.control.EnableFullDuplex() // fails where it isn't needed
 	if out.body != nil {
-		defer out.body.Close()
 		out.body.rate = p.opts.BodyRate
 		r = r.WithContext(ctx)
 		r.Body = out.body
 	}
-	answer(out, r)
-	out.finish()
+	return out, r
 }
 
-// dial opens the stream for one request.
+// dial opens a stream that the transport may keep.
 func (p *Proxy) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	c := ctx.Value(callKey{}).(call)
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	stream, _, err := c.session.Open(ctx, protocol.LaneBulk, protocol.Open{Kind: protocol.StreamHTTP, Grant: c.token})
+	stream, err := open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &kept{stream, &p.idle, c.request.user}, nil
+	return &kept{stream, &p.idle, ctx.Value(callKey{}).(*call).request.user}, nil
 }
 
-// copyBytes is the size of the buffers through which answers pass, shortCopyBytes
-// that of short ones, and shortBufferBytes what is read and written at once of those.
-const (
-	copyBytes        = 32 << 10
-	shortCopyBytes   = 2 << 10
-	shortBufferBytes = 1 << 10
-)
-
-// buffers are reused from answer to answer.
-type buffers struct {
-	size int
-	pool sync.Pool
-}
-
-func (b *buffers) Get() []byte {
-	if p, ok := b.pool.Get().(*[]byte); ok {
-		return *p
-	}
-	return make([]byte, b.size)
-}
-
-func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
+// copyBytes is the size of the buffers through which answers pass.
+const copyBytes = 32 << 10
 
 // poolOf names the streams that may serve c: those of its tunnel under its
 // grant.
-func poolOf(c call) string {
+func poolOf(c *call) string {
 	digest := sha256.Sum256([]byte(c.token))
 	return fmt.Sprintf("%x.%d", digest[:16], c.session.Hello().Generation)
 }
@@ -199,7 +176,7 @@ func isOwn(name string) bool {
 }
 
 func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
-	c := r.In.Context().Value(callKey{}).(call)
+	c := r.In.Context().Value(callKey{}).(*call)
 	r.SetURL(&url.URL{Scheme: "http", Host: poolOf(c)})
 	r.Out.Host = Host
 	r.Out.Trailer = r.In.Trailer // filled while the body is read
@@ -220,8 +197,9 @@ func (p *Proxy) rewrite(r *httputil.ProxyRequest) {
 
 func (p *Proxy) modify(resp *http.Response) error {
 	if resp.StatusCode == http.StatusSwitchingProtocols && !p.opts.Upgrades {
-		return errors.New("request: an upgrade that nobody asked for")
+		return errUnasked
 	}
+	c := resp.Request.Context().Value(callKey{}).(*call)
 	for name := range resp.Header {
 		if isOwn(name) && !strings.HasPrefix(name, "Fairlead-") {
 			resp.Header.Del(name)
@@ -230,16 +208,20 @@ func (p *Proxy) modify(resp *http.Response) error {
 	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	events := media == "text/event-stream" || media == "multipart/x-mixed-replace"
 	if events && resp.Request.Method != http.MethodPost || resp.StatusCode == http.StatusSwitchingProtocols {
-		resp.Request.Context().Value(callKey{}).(call).request.Endless()
+		c.request.Endless()
 	}
-	p.tally.answered(resp.StatusCode, resp.Request.Context().Value(callKey{}).(call).began)
+	p.tally.answered(resp.StatusCode, c.began)
+	raw, ok := resp.Body.(*directBody)
 	p.opts.Response(resp)
+	if ok { // the request has no body, which would have to be read meanwhile
+		c.later = postpone(resp, raw)
+	}
 	return nil
 }
 
 // fail answers a request that didn't reach its sandbox, or got no valid answer.
 func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
-	out := r.Context().Value(callKey{}).(call).out
+	out := r.Context().Value(callKey{}).(*call).out
 	out.refused.Store(true)
 	p.tally.failed()
 	if cause := context.Cause(r.Context()); cause != nil && protocol.AsError(cause).Kind != protocol.KindInternal {

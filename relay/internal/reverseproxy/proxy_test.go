@@ -42,10 +42,14 @@ type world struct {
 	client    *http.Transport
 	streams   atomic.Int32 // that the sandbox was asked for
 	over      atomic.Int32 // of these
+	agent     *tunnel.Session
 
 	grant *jws.Grant
 	token string
 }
+
+// asEvents has each new world's proxy be one for events.
+var asEvents bool
 
 // newWorld is a world whose sandbox serves handler.
 func newWorld(t *testing.T, handler http.HandlerFunc, change func(*Options)) *world {
@@ -54,6 +58,7 @@ func newWorld(t *testing.T, handler http.HandlerFunc, change func(*Options)) *wo
 	w.requests = New(w.authority.Grants, prometheus.NewRegistry())
 	w.grant, w.token = w.authority.Grant(nil)
 	agent, relay := tunneltest.Pair(t)
+	w.agent = agent
 	relaytest.Answer(t, agent, func(in *tunnel.Incoming) {
 		w.streams.Add(1)
 		if in.Open.Grant != w.token {
@@ -71,6 +76,7 @@ func newWorld(t *testing.T, handler http.HandlerFunc, change func(*Options)) *wo
 			io.WriteString(w, err.Error())
 		},
 	}
+	opts.Events = asEvents
 	if change != nil {
 		change(&opts)
 	}

@@ -214,7 +214,7 @@ func TestDeadlinesDontStay(t *testing.T) {
 	out := newPacedWriter(t.Context(), rw, httptest.NewRequest("GET", "/", nil), counted)
 	io.WriteString(out, "x")
 	out.FlushError()
-	out.release()
+	out.leave()
 	for what, list := range map[string]deadlines{"read": reads, "write": writes} {
 		if len(list) == 0 || !list[len(list)-1].IsZero() || list[0].IsZero() {
 			t.Errorf("%s deadlines %v", what, list)

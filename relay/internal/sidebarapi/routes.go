@@ -16,7 +16,7 @@ func (a *API) Register(mux access.Router) {
 		Refuse:   a.refuseRead,
 	}
 	a.proxy = reverseproxy.NewProxy(options)
-	options.Short = true // a stream stays, and mostly nothing comes
+	options.Events = true // a stream stays, and mostly nothing comes
 	a.streams = reverseproxy.NewProxy(options)
 	mux.HandleFunc("POST /sidebar-command", a.change(command))
 	mux.HandleFunc("POST /sidebar-chat/clear", a.change(clearChat))

@@ -87,6 +87,10 @@ func (s *Stream) Read(p []byte) (int, error) {
 	return n, stuck(err)
 }
 
+// Shrink gives back the buffer of what has come, if all of it was read. What comes next
+// takes a new one.
+func (s *Stream) Shrink() { s.raw.Shrink() }
+
 // stuck turns yamux's error for a blocked carrier into ErrStuck.
 func stuck(err error) error {
 	if errors.Is(err, yamux.ErrConnectionWriteTimeout) {
