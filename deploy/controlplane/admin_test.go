@@ -78,8 +78,7 @@ func TestRequestsAreCounted(t *testing.T) {
 	p.do(call{method: http.MethodGet, path: "/auth/me"})
 	p.do(call{method: http.MethodGet, path: "/no/such/route"})
 	p.grant(aliceToken, `{"session_id":"ses_1"}`)
-	w := httptest.NewRecorder()
-	promhttp.HandlerFor(p.server.registry(), promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	said := p.metrics()
 	for _, line := range []string{
 		`requests_total{class="2xx",route="GET /auth/me"} 1`,
 		`requests_total{class="4xx",route="GET /auth/me"} 1`,
@@ -88,10 +87,17 @@ func TestRequestsAreCounted(t *testing.T) {
 		`signed_total{what="grant"} 1`,
 		`requests_under_way 0`,
 	} {
-		if !strings.Contains(w.Body.String(), "fairlead_controlplane_"+line+"\n") {
+		if !strings.Contains(said, "fairlead_controlplane_"+line+"\n") {
 			t.Errorf("metrics don't have %s", line)
 		}
 	}
+}
+
+// metrics returns what a scrape is told.
+func (p *plane) metrics() string {
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(p.server.registry(), promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	return w.Body.String()
 }
 
 // TestCallers: each route has somebody whose requests it takes.

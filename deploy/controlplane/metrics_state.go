@@ -48,6 +48,7 @@ var (
 	databaseWait  = prometheus.NewDesc(statePrefix+"database_wait_seconds_total", "Time that connections to the database were waited for, by what they were for.", []string{"use"}, nil)
 	relaysKnown   = prometheus.NewDesc(statePrefix+"relays", "Relays that are registered at the moment.", nil, nil)
 	relaysBehind  = prometheus.NewDesc(statePrefix+"relays_behind", "Relays that don't have the newest revocation list, though they were sent it.", nil, nil)
+	tabsShared    = prometheus.NewDesc(statePrefix+"shared_tabs", "Tabs of people's own browsers that are shared with a session at the moment.", nil, nil)
 	webhookSent   = prometheus.NewDesc(statePrefix+"webhook_delivered_total", "Notices that the approval webhook took.", nil, nil)
 	webhookTries  = prometheus.NewDesc(statePrefix+"webhook_tries_total", "Tries to deliver a notice to the approval webhook.", nil, nil)
 	webhookGone   = prometheus.NewDesc(statePrefix+"webhook_dropped_total", "Notices that the approval webhook never got, by reason.", []string{"reason"}, nil)
@@ -57,7 +58,7 @@ var (
 // Describe implements [prometheus.Collector].
 func (*state) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		databaseUp, databaseOpen, databaseWaits, databaseWait, relaysKnown, relaysBehind,
+		databaseUp, databaseOpen, databaseWaits, databaseWait, relaysKnown, relaysBehind, tabsShared,
 		webhookSent, webhookTries, webhookGone, webhookQueue,
 	} {
 		descs <- desc
@@ -73,9 +74,10 @@ func (c *state) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, v, labels...)
 	}
 	s := c.server
-	up, known := s.askDatabase()
+	up, known, shared := s.askDatabase()
 	gauge(databaseUp, up)
 	gauge(relaysKnown, float64(known))
+	gauge(tabsShared, float64(shared))
 	var read, write sql.DBStats
 	if s.store != nil {
 		read, write = s.store.Stats()
@@ -102,17 +104,20 @@ func (c *state) Collect(out chan<- prometheus.Metric) {
 	gauge(webhookQueue, float64(told.Waiting))
 }
 
-// askDatabase returns 1 if the database answers, and how many relays it knows to
-// be there.
-func (s *Server) askDatabase() (up float64, relays int) {
+// askDatabase returns 1 if the database answers, how many relays it knows to be
+// there, and how many tabs to be shared.
+func (s *Server) askDatabase() (up float64, relays, tabs int) {
 	if s.store == nil {
-		return 0, 0
+		return 0, 0, 0
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stateTimeout)
 	defer cancel()
 	list, err := s.relays.Registered(ctx)
-	if err != nil {
-		return 0, 0
+	if err == nil {
+		tabs, err = s.store.Tabs.CountShared(ctx, s.clock.Now())
 	}
-	return 1, len(list)
+	if err != nil {
+		return 0, 0, 0
+	}
+	return 1, len(list), tabs
 }

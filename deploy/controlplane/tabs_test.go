@@ -64,6 +64,9 @@ func TestSharedTabs(t *testing.T) {
 	if got := b.tools(p); !strings.Contains(got, "tabs") {
 		t.Errorf("tools: %s", got)
 	}
+	if got := p.metrics(); !strings.Contains(got, "fairlead_controlplane_shared_tabs 1\n") {
+		t.Error("a shared tab isn't counted, or more are")
+	}
 	status, answer := b.execute(p, "pty_1", "tabs.list", `{}`)
 	if text := fmt.Sprint(answer); status != http.StatusOK || !strings.Contains(text, laptop+"/7") || strings.Contains(text, "secret") {
 		t.Errorf("tabs.list: %d %v", status, answer)

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/fairlead/fairlead/protocol"
 )
 
@@ -161,5 +163,11 @@ func TestRecall(t *testing.T) {
 			t.Error("what a page has had is called back")
 		}
 		had.Withdraw()
+		had.Withdraw()
+		for outcome, want := range map[string]float64{offerTaken: 1, offerMissed: 1, offerTooMany: 0, offerSeveral: 0} {
+			if got := testutil.ToFloat64(p.offers.WithLabelValues(outcome)); got != want {
+				t.Errorf("%s is counted %v times", outcome, got)
+			}
+		}
 	})
 }

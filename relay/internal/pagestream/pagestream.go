@@ -41,6 +41,7 @@ type Pages struct {
 	// Static after construction.
 	grants *lifetime.Grants
 	ended  *prometheus.CounterVec
+	offers *prometheus.CounterVec // by what became of them
 	now    func() time.Time
 
 	// Guarded by mu.
@@ -101,6 +102,8 @@ func New(grants *lifetime.Grants, reg prometheus.Registerer) *Pages {
 		ended: instrument.Counters("fairlead_control_streams_ended_total", "Streams of commands to pages that ended, by reason.", "reason",
 			endedLeft, endedSlow, endedExpired, endedRevoked, endedClosing),
 	}
+	p.offers = instrument.Counters("fairlead_page_commands_total", "Commands for pages that wait no more, or never did, by why.", "outcome",
+		offerTaken, offerMissed, offerTooMany, offerSeveral)
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "fairlead_control_streams",
 		Help: "Open streams of commands to pages.",
@@ -109,7 +112,7 @@ func New(grants *lifetime.Grants, reg prometheus.Registerer) *Pages {
 		defer p.mu.Unlock()
 		return float64(p.streams)
 	})
-	reg.MustRegister(p.ended, open)
+	reg.MustRegister(p.ended, p.offers, open)
 	return p
 }
 
@@ -124,6 +127,14 @@ func (p *Pages) Close() {
 		}
 	}
 }
+
+// What became of an offered command: labels of a counter.
+const (
+	offerTaken   = "taken"    // a page has had it
+	offerMissed  = "missed"   // no page came for it
+	offerTooMany = "too_many" // too much waited for its user, or for all
+	offerSeveral = "several"  // it names none of several browsers
+)
 
 // An Offered command waits for its pages.
 type Offered struct {
@@ -150,6 +161,11 @@ func (o Offered) end(may func() bool) bool {
 	o.box.waiting = slices.Delete(o.box.waiting, i, i+1)
 	p.bytes -= len(o.command.envelope)
 	p.tidy(o.box)
+	outcome := offerMissed
+	if o.command.taken {
+		outcome = offerTaken
+	}
+	p.offers.WithLabelValues(outcome).Inc()
 	return true
 }
 
@@ -166,6 +182,7 @@ func (p *Pages) Offer(user protocol.UserID, scope Scope, env protocol.CommandEnv
 	b := p.box(user)
 	if len(b.waiting) >= protocol.MaxCommandsInFlight || p.bytes+len(envelope) > maxWaitingBytes {
 		p.tidy(b)
+		p.offers.WithLabelValues(offerTooMany).Inc()
 		return Offered{}, protocol.Errorf(protocol.KindTooMany, "too many commands wait for this user's pages")
 	}
 	if scope.Browser == "" {
@@ -174,6 +191,7 @@ func (p *Pages) Offer(user protocol.UserID, scope Scope, env protocol.CommandEnv
 		case 1:
 			scope.Browser = browsers[0] // not the pages that name none: they may be in another
 		default:
+			p.offers.WithLabelValues(offerSeveral).Inc()
 			return Offered{}, errSeveralBrowsers
 		}
 	}

@@ -106,6 +106,13 @@ func (s *Tabs) SharedTabs(ctx context.Context, session protocol.SessionID, now t
 		session, now.UnixMilli(), now.UnixMilli(), MaxLimit)
 }
 
+// CountShared returns how many tabs are shared now, with whatever sessions.
+func (s *Tabs) CountShared(ctx context.Context, now time.Time) (n int, err error) {
+	err = s.db.Reads().Row(ctx, `SELECT COUNT(*) FROM tab_shares WHERE expires_at > ? AND held_until > ?`,
+		now.UnixMilli(), now.UnixMilli()).Scan(&n)
+	return n, err
+}
+
 func scanTabShare(row db.Scanner) (t TabShare, err error) {
 	var expires, shared, granted, held sql.NullInt64
 	err = row.Scan(&t.Session, &t.User, &t.Name, &t.Browser, &t.Extension, &t.Tab, &t.Title, &t.URL, &expires, &shared,
