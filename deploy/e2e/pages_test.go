@@ -9,9 +9,11 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 
@@ -31,13 +33,16 @@ type pagesBrowser struct {
 	tab     int    // the shop's
 	id      string // of the installation
 	grant   string
+	site    string           // that the shop is at
+	hits    func(string) int // of it, by path
+	ttl     int              // of commands, in ms; 0: as usual
 }
 
 // openPages starts a browser whose console is at relay i.
-func openPages(t *testing.T, s *Stack, i int, name, shop string) *pagesBrowser {
+func openPages(t *testing.T, s *Stack, i int, name, shop string, more ...chromedp.ExecAllocatorOption) *pagesBrowser {
 	t.Helper()
 	b := &pagesBrowser{t: t, s: s, user: s.at(i, "alice"), grant: mustGrant(within(t), t, s, "alice")}
-	b.console = openExtended(t, name, b.user.Base+"/#token="+b.user.Token, s.Ready.Extension.Dir, 1280, 800)
+	b.console = openExtended(t, name, b.user.Base+"/#token="+b.user.Token, s.Ready.Extension.Dir, 1280, 800, more...)
 	b.console.untilText("status", "Connected")
 	b.console.front() // before the welcome page, and from then on
 	b.popup = b.openPopup(name + "-popup")
@@ -60,7 +65,13 @@ func (b *pagesBrowser) openPopup(name string) *window {
 func (b *pagesBrowser) watch(w *window) {
 	b.t.Helper()
 	w.until(`typeof chrome.tabs === 'object'`)
-	eval[any](w, `(window.port = chrome.runtime.connect({name: 'pages'}), window.port.onMessage.addListener((s) => window.state = s), null)`)
+	b.listenToWorker(w)
+}
+
+// listenToWorker opens a port, which lasts as long as the worker.
+func (b *pagesBrowser) listenToWorker(w *window) {
+	b.t.Helper()
+	eval[any](w, `(window.state = undefined, window.port = chrome.runtime.connect({name: 'pages'}), window.port.onMessage.addListener((s) => window.state = s), null)`)
 }
 
 func (b *pagesBrowser) open(name, url string) *window {
@@ -140,21 +151,37 @@ type ranInPage struct {
 }
 
 // evaluate has an expression evaluated in a tab; browser may be empty.
-func (b *pagesBrowser) evaluate(tab int, browser, expression string) (ran ranInPage) {
+func (b *pagesBrowser) evaluate(tab int, browser, expression string) ranInPage {
+	b.t.Helper()
+	return b.send(tab, browser, map[string]any{"expression": expression, "returnByValue": true})
+}
+
+// send is evaluate with all that Runtime.evaluate takes.
+func (b *pagesBrowser) send(tab int, browser string, params map[string]any) (ran ranInPage) {
 	b.t.Helper()
 	target := map[string]any{"sessionId": b.s.Ready.SessionID, "extensionId": b.s.Ready.Extension.ID, "tabId": tab}
 	if browser != "" {
 		target["browserId"] = browser
 	}
-	code, body, err := Call(within(b.t), http.MethodPost, b.user.Base+"/commands", b.user.Token, map[string]any{
-		"target": target, "op": map[string]any{"kind": "cdp.send", "method": "Runtime.evaluate", "params": map[string]any{"expression": expression, "returnByValue": true}},
-	})
+	command := map[string]any{"target": target, "op": map[string]any{"kind": "cdp.send", "method": "Runtime.evaluate", "params": params}}
+	if b.ttl != 0 {
+		command["ttlMs"] = b.ttl
+	}
+	code, body, err := Call(within(b.t), http.MethodPost, b.user.Base+"/commands", b.user.Token, command)
 	must(b.t, err)
 	if err := json.Unmarshal(body, &ran); err != nil {
 		b.t.Fatalf("%d %s", code, body)
 	}
 	ran.Code = code
 	return ran
+}
+
+// sized gives a window the size of another machine's.
+func (w *window) sized(width, height int64) {
+	w.t.Helper()
+	w.run(devtools(emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{
+		Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 500,
+	}))
 }
 
 // hand gives an envelope to the extension, as the console's page does, and returns
@@ -195,17 +222,28 @@ func TestPages(t *testing.T) {
 	if s.Ready.Extension.ID == "" {
 		t.Fatalf("the ready file names no extension: %s", s.Output())
 	}
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	var mu sync.Mutex
+	asked := map[string]int{}
+	hits := func(path string) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return asked[path]
+	}
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		asked[r.URL.Path]++
+		mu.Unlock()
 		fmt.Fprint(w, `<!doctype html><title>A shop</title><h1>A shop</h1><script>window.list = []</script>`)
 	}))
 	t.Cleanup(site.Close)
 	b := openPages(t, s, 0, "pages", site.URL+"/basket?card=4111")
+	b.site, b.hits = site.URL, hits
 	for _, part := range []struct {
 		name string
 		run  func(*testing.T, *pagesBrowser)
 	}{
 		{"refused", pagesRefused}, {"run", pagesRun}, {"forged", pagesForged}, {"agents", pagesAgents}, {"speed", pagesSpeed}, {"ended", pagesEnded},
-		{"relay killed", pagesRelayKilled}, {"two browsers", pagesTwoBrowsers},
+		{"ours", pagesOurs}, {"relay killed", pagesRelayKilled}, {"worker killed", pagesWorkerKilled}, {"two browsers", pagesTwoBrowsers},
 		{"loaded anew", pagesLoadedAnew},
 	} {
 		if !t.Run(part.name, func(t *testing.T) { part.run(t, b.in(t)) }) {
@@ -313,6 +351,9 @@ func pagesAgents(t *testing.T, b *pagesBrowser) {
 	b.console.front()
 	b.console.untilText("mytabs-ran", "an agent")
 	b.console.shoot("agent")
+	b.console.sized(390, 844)
+	b.console.shoot("agent-phone")
+	b.console.sized(1280, 800)
 }
 
 // pagesSpeed says how long a command takes, from POST to answer, beside what the
@@ -381,7 +422,9 @@ func pagesRelayKilled(t *testing.T, b *pagesBrowser) {
 
 // pagesTwoBrowsers: who has two browsers must say which, and agents use both.
 func pagesTwoBrowsers(t *testing.T, b *pagesBrowser) {
-	other := openPages(t, b.s, 1, "pages-other", eval[string](b.shop, "location.href"))
+	profile, shop := t.TempDir(), eval[string](b.shop, "location.href")
+	other := openPages(t, b.s, 1, "pages-other", shop, chromedp.UserDataDir(profile))
+	other.site, other.hits = b.site, b.hits
 	if other.id == b.id {
 		t.Fatal("two browsers have one id")
 	}
@@ -403,6 +446,7 @@ func pagesTwoBrowsers(t *testing.T, b *pagesBrowser) {
 		t.Errorf("agents see %s", text)
 	}
 	c.want(within(t), t, other.id, "tab_send", map[string]any{"tab": other.name(), "method": "Runtime.evaluate", "params": map[string]any{"expression": "window.list.at(-1)"}})
+	other.restarted(profile, shop)
 }
 
 // pagesLoadedAnew: an extension that is loaded anew has forgotten what was shared, and
@@ -414,7 +458,7 @@ func pagesLoadedAnew(t *testing.T, b *pagesBrowser) {
 	b.popup.run(chromedp.Reload())
 	b.watch(b.popup)
 	b.popup.until(fmt.Sprintf(`window.state?.sessions.some((s) => s.id === %q)`, b.s.Ready.SessionID))
-	eval[any](b.popup, fmt.Sprintf(`(window.port.postMessage({do: 'share', tabId: %d, sessionId: %q, minutes: 10}), null)`, b.tab, b.s.Ready.SessionID))
+	b.shareTab(b.tab)
 	b.untilShared(b.name(), true)
 	if ran := b.evaluate(b.tab, b.id, "1+1"); ran.Status != "ok" {
 		t.Errorf("%+v", ran)
