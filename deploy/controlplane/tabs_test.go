@@ -191,6 +191,41 @@ func TestHowSharesEnd(t *testing.T) {
 	}
 }
 
+// TestSharesOfASleepingPage: a share ends with the grant under which it was reported,
+// as a page that sleeps renews none. Agents have the tools no more, and a call is told
+// why. The page's next report, under its next grant, brings them back.
+func TestSharesOfASleepingPage(t *testing.T) {
+	p := newPlane(t)
+	b := p.enrolled(p.agentListener(), "sb_1")
+	report := func() {
+		t.Helper()
+		p.want(p.share(p.grant(aliceToken, `{"session_id":"ses_1"}`), laptop, p.tabAt(7, time.Hour)), http.StatusOK, "")
+	}
+	report()
+	p.clock.Advance(protocol.MaxGrantTTL - time.Second)
+	if got := b.tools(p); !strings.Contains(got, "tabs") {
+		t.Errorf("tools while the grant holds: %s", got)
+	}
+	p.clock.Advance(2 * time.Second)
+	if got := b.tools(p); got != "[]" {
+		t.Errorf("tools after the grant: %s", got)
+	}
+	status, answer := b.execute(p, "pty_1", "tabs.send", `{"tab":"`+laptop+`/7","method":"Page.reload"}`)
+	if status != http.StatusForbidden || codeIn(answer) != "NOT_ATTACHED" {
+		t.Errorf("a call after the grant: %d %v", status, answer)
+	}
+	if list := p.shared(p.grant(aliceToken, `{"session_id":"ses_1"}`)); len(list) != 0 {
+		t.Errorf("people see %v", list)
+	}
+	report()
+	if got := b.tools(p); !strings.Contains(got, "tabs") {
+		t.Errorf("tools when the page is back: %s", got)
+	}
+	if list := p.shared(p.grant(aliceToken, `{"session_id":"ses_1"}`)); len(list) != 1 {
+		t.Errorf("people see %v", list)
+	}
+}
+
 func TestReportsThatAreRefused(t *testing.T) {
 	p := newPlane(t)
 	alice, carol := p.grant(aliceToken, `{"session_id":"ses_1"}`), p.grant(carolToken, `{"session_id":"ses_1"}`)
