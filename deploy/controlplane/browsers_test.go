@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,5 +119,33 @@ func TestTheBrowserIsNotThere(t *testing.T) {
 	}
 	p.register("rl_2", relay2Token, newFakeRelay(t, callback(`"status":"ok","result":{"kind":"cdp.send"}`)).URL)
 	p.want(pageCommand(laptop), http.StatusOK, "")
+	p.server.commands.Settlements.Close()
+}
+
+// TestTheRelayComesBack: a relay that is killed with a command for one browser is
+// offered it again, until that says what came of it. Which browser has an unnamed one
+// nobody knows by then: it isn't offered to another.
+func TestTheRelayComesBack(t *testing.T) {
+	p := newPlane(t)
+	var offers atomic.Int32
+	relay := newFakeRelay(t, func(w http.ResponseWriter, env protocol.CommandEnvelope) {
+		switch offers.Add(1) {
+		case 1: // killed
+			panic(http.ErrAbortHandler)
+		case 2: // back, and its page isn't
+			w.WriteHeader(http.StatusServiceUnavailable)
+			io.WriteString(w, `{"error":{"message":"no page of that browser is connected","name":"InternalError"}}`)
+		default:
+			callback(`"status":"ok","result":{"kind":"cdp.send"}`)(w, env)
+		}
+	})
+	p.register("rl_1", relayToken, relay.URL)
+	if body := p.want(pageCommand(laptop), http.StatusOK, ""); body["status"] != "ok" || offers.Load() != 3 {
+		t.Errorf("%v after %d offers", body, offers.Load())
+	}
+	offers.Store(0)
+	if body := p.want(pageCommand(""), http.StatusOK, "InternalError"); body["status"] != "unknown" || offers.Load() != 1 {
+		t.Errorf("unnamed: %v after %d offers", body, offers.Load())
+	}
 	p.server.commands.Settlements.Close()
 }

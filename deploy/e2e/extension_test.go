@@ -131,7 +131,7 @@ func sidePanelChat(t *testing.T, s *Stack, alice *window) {
 	grant, err := user.Grant(ctx, s.Ready.SessionID)
 	must(t, err)
 	alice.message("deltas:40@20")
-	alice.until(`document.querySelector('[data-testid=chat-dots]').checkVisibility()`)
+	alice.until(rows("text", "0:")) // what is shown at once may not have been sent yet
 	must(t, call(ctx, http.StatusOK, nil, http.MethodPost, user.Base+"/sidebar-command", grant, map[string]any{"message": "say:in the second tab", "tabId": 2}))
 	// Whoever writes in a tab brings it to the front, in every panel.
 	alice.until(rows("text", "in the second tab"))

@@ -9,12 +9,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/metrics"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/relays"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
+	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/deploy/program/telemetry"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -43,7 +45,20 @@ const (
 	refused   delivery = metrics.OfferRefused   // this relay won't take it, nor would another
 	elsewhere delivery = metrics.OfferElsewhere // the sandbox isn't there
 	lost      delivery = metrics.OfferLost      // it may have been delivered
+	torn      delivery = "torn"                 // it is lost, as the connection to the relay was
 )
+
+// label is what d is counted as.
+func (d delivery) label() string {
+	if d == torn {
+		d = lost
+	}
+	return string(d)
+}
+
+// tornPause is how long a relay has to come back before it is offered again what it
+// may have had when it went.
+const tornPause = 500 * time.Millisecond
 
 // Dispatch offers a command to one relay after another until one of them
 // answers. Offering it twice is safe: the sandbox runs a command id once. What
@@ -80,11 +95,11 @@ func (d *Dispatcher) offerAll(ctx context.Context, all []store.Relay, env protoc
 	delivered := false
 	for _, relay := range all {
 		outcome, how := d.offer(ctx, relay, executor, env.CommandID, offered{body: body})
-		d.Metrics.Offers.WithLabelValues(string(how)).Inc()
+		d.Metrics.Offers.WithLabelValues(how.label()).Inc()
 		switch how {
 		case answered, refused:
 			return outcome, nil
-		case lost:
+		case lost, torn:
 			delivered = true
 		}
 	}
@@ -121,8 +136,7 @@ func (d *Dispatcher) dispatchToPages(ctx context.Context, all []store.Relay, env
 	answers := make(chan answer, len(all)) // whoever is late finds room
 	for _, relay := range all {
 		go func() { // ends with ctx
-			outcome, how := d.offer(ctx, relay, executor{}, env.CommandID, offered{body, browser})
-			d.Metrics.Offers.WithLabelValues(string(how)).Inc()
+			outcome, how := d.offerToPages(ctx, relay, env, offered{body, browser})
 			answers <- answer{outcome, how}
 		}()
 	}
@@ -134,7 +148,7 @@ func (d *Dispatcher) dispatchToPages(ctx context.Context, all []store.Relay, env
 			return a.outcome
 		case refused:
 			last = a.outcome
-		case lost:
+		case lost, torn:
 			delivered = true
 		}
 	}
@@ -142,6 +156,22 @@ func (d *Dispatcher) dispatchToPages(ctx context.Context, all []store.Relay, env
 		return Lost()
 	}
 	return last
+}
+
+// offerToPages offers a command to one relay. If that is lost with the connection,
+// and the command is for one browser alone, it offers it again when the relay may be
+// back: that browser runs it once, and says again what came of it.
+func (d *Dispatcher) offerToPages(ctx context.Context, relay store.Relay, env protocol.CommandEnvelope, o offered) (outcome store.Outcome, how delivery) {
+	for again := false; ; again = true {
+		now, became := d.offer(ctx, relay, executor{}, env.CommandID, o)
+		d.Metrics.Offers.WithLabelValues(became.label()).Inc()
+		if became == answered || !again {
+			outcome, how = now, became
+		}
+		if how != torn || env.Target.BrowserID == "" && o.browser == "" || became == lost || pause.For(ctx, tornPause) != nil {
+			return outcome, how
+		}
+	}
 }
 
 // An executor is the sandbox that runs a command.
@@ -178,13 +208,13 @@ func (d *Dispatcher) offer(ctx context.Context, relay store.Relay, exec executor
 		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
 			return store.Outcome{}, elsewhere
 		}
-		return store.Outcome{}, lost
+		return store.Outcome{}, torn
 	}
 	defer res.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(res.Body, maxRelayAnswer))
 	if err != nil {
 		log.Warn("relay's answer broke off", "error", err)
-		return store.Outcome{}, lost
+		return store.Outcome{}, torn
 	}
 	if outcome, ok := OutcomeOf(data, id); ok {
 		return d.confirm(log, exec, outcome, data, res.Header.Get(protocol.SignatureHeader))

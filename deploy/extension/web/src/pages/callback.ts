@@ -24,6 +24,12 @@ export function fitting(entry: Pick<Entry, 'commandId' | 'traceId'>, outcome: Ou
 // heard says whether an answer ends it: another 4xx than 429 won't change its mind.
 export const heard = (status: number): boolean => status === 204 || (status >= 400 && status < 500 && status !== 429);
 
+// A relay that was begun anew hears of the command from the control plane again, and
+// the page from a relay: then it is worth while to tell it again. Whoever sends it for
+// fun has this many callbacks sent.
+const unknown = 404;
+const mostAttempts = 50;
+
 // pauseMs grows from one attempt to the next.
 export const pauseMs = (attempt: number): number => Math.min(500 * 2 ** Math.min(attempt, 10), 30_000);
 
@@ -54,7 +60,8 @@ export class Callbacks {
         const noted = this.ledger.sent(entry); // beside it: a worker that dies now counts one less
         const status = await this.post(entry.reply.url, entry.reply.callbackToken, bodyOf(entry, entry.outcome, entry.attempt)).catch(() => 0);
         await noted;
-        if (heard(status)) return await this.ledger.told(entry);
+        if (status === unknown && (entry.again !== true || entry.attempt >= mostAttempts)) return await this.ledger.unheard(entry);
+        if (status !== unknown && heard(status)) return await this.ledger.told(entry);
         await this.pause(pauseMs(entry.attempt));
       }
     } finally {
@@ -62,12 +69,21 @@ export class Callbacks {
     }
   }
 
+  // again tells what came of a command that was sent again, also if a relay has known
+  // nothing of it.
+  async again(id: string): Promise<void> {
+    const entry = await this.ledger.again(id);
+    if (entry !== undefined && entry.attempt < mostAttempts) await this.tell(entry);
+  }
+
   // resume goes on with what workers before this one have left.
   async resume(): Promise<void> {
     for (const entry of await this.ledger.lost()) {
       await this.ledger.end(entry.commandId, { status: 'unknown', at: this.now(), durationMs: Math.max(0, this.now() - entry.accepted) });
     }
-    for (const entry of await this.ledger.untold()) void this.tell(entry);
+    for (const entry of await this.ledger.untold()) {
+      if (entry.unheard !== true || over(entry, this.now())) void this.tell(entry);
+    }
   }
 }
 

@@ -72,7 +72,7 @@ export class Intake {
       await this.parts.arm();
       const taken = await this.parts.ledger.take(order);
       if (taken === 'full') throw tooMuch('the command can’t be noted, and so doesn’t run');
-      if (taken === 'seen') return;
+      if (taken === 'seen') return void this.parts.callbacks.again(order.commandId).catch(() => undefined);
       running = true;
       // Nobody waits for it but the callback: the answer is that it was accepted.
       void this.#finish(order, place);

@@ -68,7 +68,7 @@ test('a worker that died leaves unknown, told by the next one until it is heard'
     assert.deepEqual([url, token], ['https://relay.example/control/callback', 'ct_1']);
     posts.push(body);
     const { commandId } = JSON.parse(body) as { commandId: string };
-    const status = commandId === 'lost' ? (statuses.shift() ?? 204) : 404;
+    const status = commandId === 'lost' ? (statuses.shift() ?? 204) : 403;
     return status === 0 ? Promise.reject(new Error('network')) : Promise.resolve(status);
   }, () => 10, (ms) => (pauses.push(ms), Promise.resolve()));
   await callbacks.resume();
@@ -81,6 +81,54 @@ test('a worker that died leaves unknown, told by the next one until it is heard'
   const third = new Ledger(area, 'three', () => 20);
   assert.deepEqual([await third.lost(), await third.untold(), await third.take(order('lost'))], [[], [], 'seen']);
   assert.ok(![...area.kept.values()].some((text) => text.includes('ct_1')), 'what was told is forgotten');
+});
+
+test('what a relay knew nothing of waits, and is told again when the command is sent again', async () => {
+  let now = 10;
+  const area = new Memory();
+  const ledger = new Ledger(area, 'one', () => now);
+  await ledger.take(order('a'));
+  const statuses = [404, 404, 404, 204];
+  const posts: string[] = [];
+  const told = (l: Ledger) => new Callbacks(l, (_, __, body) => (posts.push(body), Promise.resolve(statuses.shift() ?? 404)), () => now, () => Promise.resolve());
+  const callbacks = told(ledger);
+  const entry = await ledger.end('a', done);
+  assert.ok(entry);
+  await callbacks.tell(entry);
+  await callbacks.resume(); // by itself it doesn't ask again
+  assert.equal(posts.length, 1);
+  await callbacks.again('b');
+  assert.equal(posts.length, 1);
+  const next = new Ledger(area, 'two', () => now);
+  await told(next).again('a'); // the relay hears of it a little later than the page
+  assert.deepEqual(posts.map((body) => (JSON.parse(body) as { status: string }).status), ['ok', 'ok', 'ok', 'ok'], 'also by the next worker');
+  assert.equal(await next.busy(), false);
+  await told(next).again('a');
+  assert.equal(posts.length, 4);
+
+  // Sent again while it runs, it is told until somebody knows of it.
+  await next.take(order('b'));
+  await told(next).again('b');
+  assert.equal(posts.length, 4);
+  statuses.push(404, 404, 204);
+  const second = await next.end('b', done);
+  assert.ok(second);
+  await told(next).tell(second);
+  assert.equal(posts.length, 7);
+
+  // It doesn't wait for ever, nor is it told as often as somebody likes.
+  await next.take(order('c'));
+  const third = await next.end('c', done);
+  assert.ok(third);
+  await told(next).tell(third);
+  for (let i = 0; i < 99; i++) await told(next).again('c');
+  assert.equal(posts.length, 7 + 50);
+  now = 30_000 + 60_001;
+  const later = told(next);
+  await later.resume();
+  while (await next.busy()) await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(posts.length, 7 + 50);
+  assert.ok(![...area.kept.values()].some((kept) => JSON.stringify(kept).includes('"value":2')), 'it is forgotten');
 });
 
 test('nobody is told when nobody waits', async () => {

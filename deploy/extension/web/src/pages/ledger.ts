@@ -25,6 +25,8 @@ export interface Entry {
   worker: string; // the one that took it
   reply?: { url: string; callbackToken: string }; // until the outcome is told
   outcome?: Outcome;
+  unheard?: true; // the relay knew nothing of the command; it isn't told by itself
+  again?: true; // the command was sent again: somebody still waits
   attempt: number; // callbacks sent
 }
 
@@ -102,12 +104,34 @@ export class Ledger {
     await this.#write(entry).catch(() => undefined);
   }
 
+  // unheard notes that the relay knows nothing of a command. One that was begun anew
+  // does, once it is told of it: until then the outcome waits.
+  async unheard(entry: Entry): Promise<void> {
+    entry.unheard = true;
+    await this.#write(entry).catch(() => undefined);
+  }
+
+  // again notes that a command was sent again. It returns the command if nobody has
+  // heard yet what came of it.
+  async again(id: string): Promise<Entry | undefined> {
+    const entry = (await this.#all()).get(id);
+    if (entry?.reply === undefined) return undefined;
+    if (entry.again !== true || entry.unheard === true) {
+      entry.again = true;
+      delete entry.unheard;
+      await this.#write(entry).catch(() => undefined);
+    }
+    return entry;
+  }
+
   // told notes that nobody is to be told any more. What it was is forgotten; that it
   // was is not.
   async told(entry: Entry): Promise<void> {
     if (entry.reply === undefined) return;
     this.#bytes -= sizeOf(entry.outcome);
     delete entry.reply;
+    delete entry.unheard;
+    delete entry.again;
     if (entry.outcome !== undefined) entry.outcome = { status: 'unknown', at: entry.outcome.at, durationMs: entry.outcome.durationMs };
     await this.#write(entry).catch(() => undefined);
   }
