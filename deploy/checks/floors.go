@@ -30,7 +30,7 @@ var Floors = []struct {
 }{
 	{F0, []string{
 		"protocol", "protocol/jws", "protocol/bytelog", "protocol/eventlog", "protocol/lease", "protocol/pace", "protocol/audit",
-		"protocol/envseal", "protocol/op", "protocol/op/optest", "protocol/chatsocket", "protocol/wsframe", "protocol/pluginsocket", "protocol/taburl",
+		"protocol/envseal", "protocol/op", "protocol/op/optest", "protocol/chatsocket", "protocol/wsframe", "protocol/pluginsocket", "protocol/taburl", "protocol/seal",
 	}},
 	{F1, []string{
 		"tunnel", "tunnel/internal/...", "tunnel/quiet", "tunnel/tunneltest", "tunnel/tunneltest/impair",
