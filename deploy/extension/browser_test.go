@@ -58,9 +58,9 @@ func start(t testing.TB, relay *fakeRelay, granted bool) context.Context {
 	return browser
 }
 
-// launch starts a Chromium that has loaded an extension, with a profile. It ends with
-// the test, or by what it returns.
-func launch(t testing.TB, e *extension.Extension, profile string) (context.Context, context.CancelFunc) {
+// launch starts a Chromium that has loaded an extension, and others from their
+// directories, with a profile. It ends with the test, or by what it returns.
+func launch(t testing.TB, e *extension.Extension, profile string, others ...string) (context.Context, context.CancelFunc) {
 	t.Helper()
 	path, err := chromium.Find()
 	if err != nil {
@@ -70,7 +70,7 @@ func launch(t testing.TB, e *extension.Extension, profile string) (context.Conte
 	if err := e.WriteTo(dir); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stopAll := chromedp.NewExecAllocator(patience(t), append(chromium.Headless(path, profile, dir), chromedp.WSURLReadTimeout(time.Minute))...)
+	ctx, stopAll := chromedp.NewExecAllocator(patience(t), append(chromium.Headless(path, profile, strings.Join(append([]string{dir}, others...), ",")), chromedp.WSURLReadTimeout(time.Minute))...)
 	t.Cleanup(stopAll)
 	ctx, stop := chromedp.NewContext(ctx)
 	t.Cleanup(stop)

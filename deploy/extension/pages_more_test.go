@@ -1,13 +1,18 @@
 package extension_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/extension"
@@ -219,4 +224,45 @@ func recorded(h http.HandlerFunc) []byte {
 	w := httptest.NewRecorder()
 	h(w, nil)
 	return w.Body.Bytes()
+}
+
+// Another extension may debug the tab: Chromium lets it in beside ours. The command
+// runs, and the other one stays. (An older browser refuses ours: runner.test.ts.)
+func TestPagesForeignDebugger(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a browser")
+	}
+	foreign := filepath.Join(t.TempDir(), "foreign")
+	if err := os.CopyFS(foreign, fstest.MapFS{
+		"manifest.json": {Data: []byte(`{"manifest_version":3,"name":"Foreign","version":"1","permissions":["debugger","tabs"]}`)},
+		"page.html":     {Data: []byte(`<!doctype html><title>foreign</title>`)},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r := newPlatform(t).rig(t, t.TempDir(), nil, foreign)
+	r.describe("ses_1")
+	_, shop := r.open(r.site.URL + "/shop")
+	r.share(shop, "ses_1")
+	other := newTab(t, r.browser, 400, 300, "chrome-extension://"+idOfPath(foreign)+"/page.html")
+	other.until(`typeof chrome.debugger === 'object'`)
+	later[any](other, fmt.Sprintf(`chrome.debugger.attach({tabId: %d}, '1.3').then(() => null)`, shop))
+	if got := r.outcome(t, r.accepted(r.payload(shop, "1+1")), 1); got.Status != "ok" {
+		t.Errorf("beside another extension's: %s", got.body)
+	}
+	if sum := later[int](other, fmt.Sprintf(`chrome.debugger.sendCommand({tabId: %d}, 'Runtime.evaluate', {expression: '2+2'}).then((a) => a.result.value)`, shop)); sum != 4 {
+		t.Errorf("the other extension's debugger is gone: %d", sum)
+	}
+}
+
+// idOfPath is the id of an unpacked extension whose manifest has no key.
+func idOfPath(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	id := []byte(hex.EncodeToString(sum[:16]))
+	for i, c := range id {
+		if c >= 'a' {
+			c -= 'a' - '9' - 1
+		}
+		id[i] = c - '0' + 'a'
+	}
+	return string(id)
 }

@@ -223,8 +223,8 @@ func newRig(t testing.TB, change func(*extension.Options)) *rig {
 	return p.rig(t, t.TempDir(), change)
 }
 
-// rig starts a browser with a profile.
-func (p *platform) rig(t testing.TB, profile string, change func(*extension.Options)) *rig {
+// rig starts a browser with a profile, and with other extensions.
+func (p *platform) rig(t testing.TB, profile string, change func(*extension.Options), others ...string) *rig {
 	t.Helper()
 	opts := extension.Options{Parts: []string{"panel", "pages"}, Origins: []string{p.relay.URL, p.other.URL}, JWKS: p.control.URL + "/.well-known/jwks.json"}
 	if change != nil {
@@ -232,7 +232,7 @@ func (p *platform) rig(t testing.TB, profile string, change func(*extension.Opti
 	}
 	e := make1(t, opts)
 	r := &rig{TB: t, platform: p, id: e.ID}
-	r.browser, r.end = launch(t, e, profile)
+	r.browser, r.end = launch(t, e, profile, others...)
 	r.popup = newTab(t, r.browser, 390, 640, "chrome-extension://"+e.ID+"/pages.html")
 	r.popup.until(`typeof chrome.tabs === 'object'`)
 	r.console = newTab(t, r.browser, 800, 600, p.relay.URL+"/#token=ut_alice")
