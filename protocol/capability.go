@@ -18,13 +18,14 @@ const (
 	CapPlugins    Capability = "plugins"     // open plugin sockets and previews
 	CapApprove    Capability = "approve"     // answer approvals
 	CapRecord     Capability = "record"      // record terminals, exact viewing
+	CapSync       Capability = "sync"        // say whose browser's cookies a session gets
 	CapAdmin      Capability = "admin"       // sessions, revocation, drain
 )
 
 // Capabilities lists every capability.
 var Capabilities = []Capability{
 	CapView, CapControl, CapShell, CapEnv, CapAgent, CapFilesRead, CapFilesWrite,
-	CapChat, CapMCP, CapPlugins, CapApprove, CapRecord, CapAdmin,
+	CapChat, CapMCP, CapPlugins, CapApprove, CapRecord, CapSync, CapAdmin,
 }
 
 // Known reports whether c is a capability of this version.

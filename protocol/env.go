@@ -50,17 +50,3 @@ func CheckEnvName(name string) error {
 	}
 	return nil
 }
-
-// An EnvList is the answer of GET /sessions/{sid}/env: names, never values.
-type EnvList struct {
-	Variables []EnvVariable `json:"variables"`
-}
-
-// An EnvVariable is a variable of a session, or of one terminal.
-type EnvVariable struct {
-	Name            string   `json:"name"`
-	PTYID           PTYID    `json:"pty_id,omitempty"` // set for this terminal alone
-	Secret          bool     `json:"secret"`
-	BrokerProtected bool     `json:"broker_protected"`
-	Domains         []string `json:"domains,omitempty"` // approved for a custom secret
-}

@@ -16,6 +16,7 @@ type (
 	TraceID   string // follows one action through every program, "tr_…"
 	GrantID   string // the jti of a grant, "gr_…"
 	RelayID   string // a relay, "rl_…"
+	PairingID string // of a laptop's browser and a session's, "pr_…"
 )
 
 // MaxIDBytes is the longest id that is accepted anywhere.
@@ -49,6 +50,7 @@ func NewCommandID() CommandID { return CommandID(newID("cmd_")) }
 func NewTraceID() TraceID     { return TraceID(newID("tr_")) }
 func NewGrantID() GrantID     { return GrantID(newID("gr_")) }
 func NewRelayID() RelayID     { return RelayID(newID(RelayPrefix)) }
+func NewPairingID() PairingID { return PairingID(newID("pr_")) }
 
 // newID returns prefix and 26 random characters of lower-case base32 (130 bits).
 func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()) }

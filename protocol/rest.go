@@ -137,4 +137,18 @@ type OpResult struct {
 
 	ConversationID ConversationID  `json:"conversationId,omitempty"` // of chat.* and tool.decide
 	Sidebar        json.RawMessage `json:"sidebar,omitempty"`        // of sidebar.*: an op.SidebarResult
+
+	*SyncResult // of sync.pair
+}
+
+// SyncResult is what a step of sync.pair gives: first what the laptop needs to
+// pair, then where it may push.
+type SyncResult struct {
+	Pairing       PairingID `json:"pairing,omitempty"`
+	SinkPublicKey []byte    `json:"sinkPublicKey,omitempty"` // X25519, 32 B
+	SinkHostname  string    `json:"sinkHostname,omitempty"`
+	ExpiresAt     int64     `json:"expiresAt,omitempty"` // Unix ms, of a pairing that isn't finished
+	URL           string    `json:"url,omitempty"`
+	Fingerprint   string    `json:"fingerprint,omitempty"`
+	Warning       string    `json:"warning,omitempty"` // for whoever has paired
 }

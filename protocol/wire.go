@@ -14,10 +14,11 @@ const (
 	StreamChat     StreamKind = "chat"      // events of a conversation, relay → agent
 	StreamChatRead StreamKind = "chat_read" // CHAT of a part of a conversation's log, relay → agent
 	StreamChatNews StreamKind = "chat_news" // news of a session's conversations, relay → agent
+	StreamSync     StreamKind = "sync"      // one HTTP/1.1 request without a grant, relay → agent
 	StreamConnect  StreamKind = "connect"   // opaque bytes to the control plane, agent → relay
 )
 
-var streamKinds = []StreamKind{StreamTerminal, StreamCommand, StreamRead, StreamHTTP, StreamApproval, StreamChat, StreamChatRead, StreamChatNews, StreamConnect}
+var streamKinds = []StreamKind{StreamTerminal, StreamCommand, StreamRead, StreamHTTP, StreamApproval, StreamChat, StreamChatRead, StreamChatNews, StreamSync, StreamConnect}
 
 // A FrameType says what a frame's payload is. Types from 0x80 may be skipped
 // by a reader that doesn't know them; any other unknown type is an error.

@@ -458,6 +458,7 @@ func TestTidy(t *testing.T) {
 	j.add(Record{Command: &Command{ID: "cmd_1", Op: strings.Repeat("\xff", 70_000), Status: "ok", Error: "a\x00b\u2028 \\ufffd"}})
 	j.add(Record{Lease: &Lease{Session: "ses_1", PTY: "pty_1", State: protocol.LeaseFree, Cause: strings.Repeat("é", 200)}})
 	j.add(Record{Approval: &Approval{ID: "a", About: strings.Repeat("\x01", 70_000), Decision: "deny"}})
+	j.add(Record{Sync: &Sync{Session: "ses_1", Pairing: "pr_1", Hostname: strings.Repeat("\x01", 70_000)}})
 	j.head()
 	_, err := check(Expect{}, j.files[0])
 	must(t, err)

@@ -32,6 +32,7 @@ const (
 	KindCommand  Kind = "command"  // a command was executed
 	KindLease    Kind = "lease"    // control of a terminal changed
 	KindApproval Kind = "approval" // somebody decided what a sandbox may do
+	KindSync     Kind = "sync"     // a person's browser has sent cookies
 	KindLost     Kind = "lost"     // changes that could not be recorded
 	KindHead     Kind = "head"     // the device signs all records so far
 )
@@ -48,6 +49,7 @@ type Record struct {
 	Command  *Command  `json:"command,omitempty"`
 	Lease    *Lease    `json:"lease,omitempty"`
 	Approval *Approval `json:"approval,omitempty"`
+	Sync     *Sync     `json:"sync,omitempty"`
 	Lost     *Lost     `json:"lost,omitempty"`
 	Head     *Head     `json:"head,omitempty"` // last, for what it signs ends before it
 }
@@ -108,10 +110,26 @@ type Approval struct {
 	Command  protocol.CommandID `json:"command,omitempty"`  // by which it was decided
 }
 
+// A Sync records what came of an envelope of sealed sync whose sequence counted: no
+// cookie, only how many.
+type Sync struct {
+	Session  protocol.SessionID `json:"session"`
+	Pairing  protocol.PairingID `json:"pairing"`
+	User     protocol.UserID    `json:"user,omitempty"`     // who has paired
+	Hostname string             `json:"hostname,omitempty"` // as the envelope has it
+	Sequence int64              `json:"sequence"`
+	Written  int                `json:"written"`
+	Dropped  int                `json:"dropped"`
+	Refused  int                `json:"refused"`
+	Removed  int                `json:"removed,omitempty"`
+	Error    string             `json:"error,omitempty"` // its name, if it could not all be written
+}
+
 // Lost counts changes that should be recorded here and couldn't be.
 type Lost struct {
 	Leases    uint64 `json:"leases"`              // changes of leases
 	Approvals uint64 `json:"approvals,omitempty"` // approvals that were decided or have expired
+	Syncs     uint64 `json:"syncs,omitempty"`     // envelopes
 }
 
 // Head holds a signature by the device key over [protocol.AuditTranscript] of
@@ -132,7 +150,7 @@ func (r *Record) content() Kind {
 		set  bool
 	}{
 		{KindOpened, r.Opened != nil}, {KindResumed, r.Resumed != nil}, {KindCommand, r.Command != nil},
-		{KindLease, r.Lease != nil}, {KindApproval, r.Approval != nil}, {KindLost, r.Lost != nil}, {KindHead, r.Head != nil},
+		{KindLease, r.Lease != nil}, {KindApproval, r.Approval != nil}, {KindSync, r.Sync != nil}, {KindLost, r.Lost != nil}, {KindHead, r.Head != nil},
 	} {
 		if part.set {
 			kind = part.kind
@@ -203,6 +221,13 @@ func (r Record) tidied() Record {
 		tidy(&a.Grant)
 		tidy(&a.Command)
 		r.Approval = &a
+	case r.Sync != nil:
+		y := *r.Sync
+		tidy(&y.Session)
+		tidy(&y.Pairing)
+		tidy(&y.User)
+		tidy(&y.Hostname, &y.Error)
+		r.Sync = &y
 	}
 	return r
 }

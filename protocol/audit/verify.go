@@ -257,6 +257,8 @@ func (v *Verifier) advance(r *Record, l line) {
 		v.note("record %d begins anew: %s", r.Sequence, r.Opened.After)
 	case r.Resumed != nil && r.Resumed.Dropped > 0:
 		v.note("record %d: %d bytes of a record that a crash had cut were dropped", r.Sequence, r.Resumed.Dropped)
+	case r.Lost != nil && r.Lost.Syncs > 0:
+		v.note("record %d: %d lease changes, %d approvals and %d envelopes of sealed sync were not recorded", r.Sequence, r.Lost.Leases, r.Lost.Approvals, r.Lost.Syncs)
 	case r.Lost != nil && r.Lost.Approvals > 0:
 		v.note("record %d: %d lease changes and %d approvals were not recorded", r.Sequence, r.Lost.Leases, r.Lost.Approvals)
 	case r.Lost != nil:

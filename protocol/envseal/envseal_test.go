@@ -27,18 +27,18 @@ var values = protocol.EnvValues{
 
 func TestSealAndOpen(t *testing.T) {
 	key := newKey(t)
-	box, err := Seal(key.PublicKey(), "sb_1", values)
+	box, err := Seal(key.PublicKey(), Env, "sb_1", values)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if bytes.Contains(box, []byte("canary")) || bytes.Contains(box, []byte("OPENAI")) {
 		t.Error("the box can be read")
 	}
-	got, err := Open(key, "sb_1", box)
+	got, err := Open[protocol.EnvValues](key, Env, "sb_1", box)
 	if err != nil || !reflect.DeepEqual(got, values) {
 		t.Errorf("%v, %v", got, err)
 	}
-	again, err := Seal(key.PublicKey(), "sb_1", values)
+	again, err := Seal(key.PublicKey(), Env, "sb_1", values)
 	if err != nil || bytes.Equal(box, again) {
 		t.Errorf("two boxes are equal, %v", err)
 	}
@@ -46,13 +46,13 @@ func TestSealAndOpen(t *testing.T) {
 
 func TestOthersCannotOpen(t *testing.T) {
 	key := newKey(t)
-	box, err := Seal(key.PublicKey(), "sb_1", values)
+	box, err := Seal(key.PublicKey(), Env, "sb_1", values)
 	if err != nil {
 		t.Fatal(err)
 	}
 	refused := func(name string, key *ecdh.PrivateKey, sandbox protocol.SandboxID, box []byte) {
 		t.Helper()
-		got, err := Open(key, sandbox, box)
+		got, err := Open[protocol.EnvValues](key, Env, sandbox, box)
 		if protocol.KindOf(err) != protocol.KindInvalid || !reflect.DeepEqual(got, protocol.EnvValues{}) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
@@ -72,14 +72,14 @@ func TestOthersCannotOpen(t *testing.T) {
 
 func FuzzOpen(f *testing.F) {
 	key := newKey(f)
-	box, err := Seal(key.PublicKey(), "sb_1", values)
+	box, err := Seal(key.PublicKey(), Env, "sb_1", values)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(box)
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, other []byte) {
-		if _, err := Open(key, "sb_1", other); err == nil && !bytes.Equal(other, box) {
+		if _, err := Open[protocol.EnvValues](key, Env, "sb_1", other); err == nil && !bytes.Equal(other, box) {
 			t.Errorf("%x opens", other)
 		}
 	})

@@ -1,6 +1,7 @@
 package op
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -44,6 +45,15 @@ func (*EnvSealed) Check() error { return nil }
 func (b *EnvApply) AskedBy(protocol.UserID) ([]protocol.Capability, error) {
 	slices.Sort(b.Unset)
 	return nil, nil
+}
+
+// Conceal implements [Concealer]. Names stay readable, sorted.
+func (b *EnvApply) Conceal() (values any, signed func(box []byte) Body) {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(b.Set)), maps.Keys(b.Secrets))
+	slices.Sort(names)
+	return protocol.EnvValues{Set: b.Set, Secrets: b.Secrets, ApprovedDomains: b.ApprovedDomains}, func(box []byte) Body {
+		return &EnvSealed{Names: names, Sealed: box, Unset: b.Unset, ApplyNow: b.ApplyNow}
+	}
 }
 
 // Check reports what is wrong with an env.apply. Its errors are of kind invalid
@@ -106,4 +116,18 @@ func (e *EnvApply) checkDomains() error {
 		}
 	}
 	return nil
+}
+
+// An EnvList is the answer of GET /sessions/{sid}/env: names, never values.
+type EnvList struct {
+	Variables []EnvVariable `json:"variables"`
+}
+
+// An EnvVariable is a variable of a session, or of one terminal.
+type EnvVariable struct {
+	Name            string         `json:"name"`
+	PTYID           protocol.PTYID `json:"pty_id,omitempty"` // set for this terminal alone
+	Secret          bool           `json:"secret"`
+	BrokerProtected bool           `json:"broker_protected"`
+	Domains         []string       `json:"domains,omitempty"` // approved for a custom secret
 }

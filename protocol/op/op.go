@@ -50,6 +50,14 @@ type Completer interface {
 	Complete(t *protocol.CommandTarget) error
 }
 
+// A Concealer is a requested Body with values that only the sandbox may read.
+type Concealer interface {
+	Body
+	// Conceal returns the values, nil if there are none, and what makes the body
+	// as it is signed of the box in which they are.
+	Conceal() (values any, signed func(box []byte) Body)
+}
+
 // Plain is the body of an operation without members.
 type Plain struct{}
 
@@ -91,6 +99,13 @@ func (s Spec) AskedBy(user protocol.UserID, b Body) (needs []protocol.Capability
 		return append(needs, also...), err
 	}
 	return needs, nil
+}
+
+// Conceals reports whether requests for the operation have values that only the
+// sandbox may read.
+func (s Spec) Conceals() bool {
+	_, conceals := s.Asked.(Concealer)
+	return conceals
 }
 
 // An Op is an operation, requested or signed.

@@ -7,7 +7,7 @@ import (
 )
 
 // Specs are the operations, by family.
-var Specs = slices.Concat(sessions, terminals, agents, authority, browser, environment, approvals, chats, sidebars, panels)
+var Specs = slices.Concat(sessions, terminals, agents, authority, browser, environment, approvals, chats, sidebars, panels, syncs)
 
 var byKind = index(Specs)
 

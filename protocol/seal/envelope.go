@@ -3,6 +3,7 @@ package seal
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -93,6 +94,21 @@ func (e Envelope) Encode() ([]byte, error) {
 // cookies of version 2, which may be secrets alone. Decode fails with kind invalid,
 // and its error repeats no value.
 func Decode(plain []byte, versions []int) (Envelope, error) {
+	return DecodeInSteps(plain, versions, noSteps{})
+}
+
+// Steps are of long work by somebody who shares a processor with others.
+type Steps interface {
+	// Next is called between two cookies.
+	Next()
+}
+
+type noSteps struct{}
+
+func (noSteps) Next() {}
+
+// DecodeInSteps is Decode in steps.
+func DecodeInSteps(plain []byte, versions []int, steps Steps) (Envelope, error) {
 	var in struct {
 		Version        int64    `json:"protocol_version"`
 		SourceHostname string   `json:"source_hostname"`
@@ -104,8 +120,9 @@ func Decode(plain []byte, versions []int) (Envelope, error) {
 		Skipped        presence `json:"indexed_db_skipped"`
 		Secrets        presence `json:"secrets"`
 	}
+	in.Cookies.steps = steps
 	if err := json.Unmarshal(plain, &in); err != nil {
-		if _, ours := err.(*protocol.Error); ours {
+		if _, ours := errors.AsType[*protocol.Error](err); ours {
 			return Envelope{}, err
 		}
 		return Envelope{}, protocol.Errorf(protocol.KindInvalid, "the envelope is malformed")
@@ -143,11 +160,12 @@ func Decode(plain []byte, versions []int) (Envelope, error) {
 type cookies struct {
 	list  []Cookie
 	there bool
+	steps Steps
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (c *cookies) UnmarshalJSON(data []byte) error {
-	*c = cookies{} // of two arrays the later one counts
+	*c = cookies{steps: c.steps} // of two arrays the later one counts
 	if string(data) == "null" {
 		return nil
 	}
@@ -157,6 +175,7 @@ func (c *cookies) UnmarshalJSON(data []byte) error {
 		return errNoArray
 	}
 	for decoder.More() {
+		c.steps.Next()
 		if len(c.list) == MaxCookies {
 			return protocol.Errorf(protocol.KindInvalid, "more than %d cookies", MaxCookies)
 		}

@@ -19,7 +19,7 @@ type Policy struct {
 	allow  bool
 	whole  map[string]bool // patterns without wildcards
 	ends   map[string]bool // those that begin with their only one, %
-	others []glob
+	others []other
 }
 
 // NewPolicy returns a policy that keeps back the hosts of patterns or, if allow is
@@ -37,7 +37,7 @@ func NewPolicy(allow bool, patterns []string) (*Policy, error) {
 		pattern = lower(pattern)
 		switch rest := strings.TrimLeft(pattern, "%"); {
 		case strings.ContainsAny(rest, "%_"):
-			p.others = append(p.others, newGlob(pattern))
+			p.others = append(p.others, newOther(pattern))
 		case rest == pattern:
 			p.whole[pattern] = true
 		default:
@@ -65,13 +65,55 @@ func (p *Policy) matches(host string) bool {
 			}
 		}
 	}
-	for _, pattern := range p.others {
-		if pattern.matches(host) {
+	if len(p.others) == 0 {
+		return false
+	}
+	has := marksOf(host)
+	for i := range p.others {
+		if other := &p.others[i]; other.needs.in(has) && other.glob.matches(host) {
 			return true
 		}
 	}
 	return false
 }
+
+// An other is a pattern with wildcards elsewhere than at its beginning.
+type other struct {
+	glob  glob
+	needs marks
+}
+
+func newOther(pattern string) other {
+	o := other{glob: newGlob(pattern)}
+	for _, part := range o.glob {
+		for piece := range strings.SplitSeq(part, "_") {
+			o.needs.add(piece)
+		}
+	}
+	return o
+}
+
+// Marks stand for the characters of a text, and for those that follow one another: two
+// texts may have the same ones. What a pattern says literally its hosts have, so nearly
+// all of a thousand patterns needn't be looked at further.
+type marks [2]uint64
+
+func marksOf(text string) (m marks) {
+	m.add(text)
+	return m
+}
+
+func (m *marks) add(text string) {
+	for i := range len(text) {
+		m[0] |= 1 << (text[i] % 64)
+		if i > 0 {
+			m[1] |= 1 << ((uint(text[i-1])*31 + uint(text[i])) % 64)
+		}
+	}
+}
+
+// in reports whether other has all of m.
+func (m marks) in(other marks) bool { return m[0]&^other[0]|m[1]&^other[1] == 0 }
 
 // Like reports whether s matches a pattern as in SQLite: % stands for any number of
 // characters, _ for one, and ASCII letters for those of either case. Its time is in

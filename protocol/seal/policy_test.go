@@ -2,6 +2,7 @@ package seal_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,34 @@ func TestPolicies(t *testing.T) {
 		if _, err := seal.NewPolicy(true, bad); protocol.KindOf(err) != protocol.KindInvalid {
 			t.Errorf("%d patterns: %v", len(bad), err)
 		}
+	}
+}
+
+// TestPolicyIsLike: whatever way a policy takes to a pattern, it says what LIKE says.
+func TestPolicyIsLike(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	text := func(of string, most int) string {
+		b := make([]byte, 1+random.IntN(most))
+		for i := range b {
+			b[i] = of[random.IntN(len(of))]
+		}
+		return string(b)
+	}
+	matched := 0
+	for range 200_000 {
+		pattern, host := text("abA.%_%_", 6), text("abB.", 6)
+		policy, err := seal.NewPolicy(true, []string{pattern})
+		must(t, err)
+		want := seal.Like(pattern, host)
+		if want {
+			matched++
+		}
+		if policy.Passes(host) != want {
+			t.Fatalf("%q, %q: LIKE says %v", pattern, host, want)
+		}
+	}
+	if matched < 10_000 {
+		t.Errorf("only %d match", matched)
 	}
 }
 

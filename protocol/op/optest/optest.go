@@ -35,4 +35,8 @@ var Whole = map[string]string{
 	"sidebar.switch":       `{"kind":"sidebar.switch","tabId":1}`,
 	"sidebar.new":          `{"kind":"sidebar.new"}`,
 	"tool.decide":          `{"kind":"tool.decide","approval":"apr_1","revision":1,"decision":"allow_always","updatedInput":{"command":"ls"},"remember":"Bash(ls:*)"}`,
+	"sync.pair":            `{"kind":"sync.pair","step":"finish","pairing":"pr_1","sourcePublicKey":"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=","sourceHostname":"laptop","fingerprint":"0123abcd","sealed":"AAAA"}`,
+	"sync.accept":          `{"kind":"sync.accept","pairing":"pr_1","versions":[1,2]}`,
+	"sync.unpair":          `{"kind":"sync.unpair","pairing":"pr_1"}`,
+	"sync.policy":          `{"kind":"sync.policy","policy":"allowlist","domains":[{"pattern":"%.a.example","description":"A"}]}`,
 }
