@@ -22,7 +22,7 @@ func words[T ~string](list ...T) []any {
 
 // editorCaps are what an editor may do.
 var editorCaps = words(protocol.CapView, protocol.CapControl, protocol.CapShell, protocol.CapAgent, protocol.CapFilesRead,
-	protocol.CapFilesWrite, protocol.CapChat, protocol.CapMCP, protocol.CapPlugins, protocol.CapApprove, protocol.CapRecord)
+	protocol.CapFilesWrite, protocol.CapChat, protocol.CapMCP, protocol.CapPlugins, protocol.CapApprove, protocol.CapRecord, protocol.CapSync)
 
 func TestDashboardLife(t *testing.T) {
 	p := newPlane(t)

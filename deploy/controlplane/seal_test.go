@@ -35,7 +35,7 @@ func (b *testSandbox) openEnv(t *testing.T, keys *jws.Keys, token string) (op.En
 	if err != nil {
 		t.Fatal(err)
 	}
-	values, err := envseal.Open(private, b.id, signed.Sealed)
+	values, err := envseal.Open[protocol.EnvValues](private, envseal.Env, b.id, signed.Sealed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,6 +91,40 @@ func TestSeal(t *testing.T) {
 			t.Errorf("target %+v, want %+v", got, asked)
 		}
 	}
+}
+
+// TestSealSync: of a sync.pair the code and the secret are in a box of their own
+// purpose, and begin has none.
+func TestSealSync(t *testing.T) {
+	p, b, _ := envPlane(t)
+	grant := p.grant(aliceToken, `{"session_id":"ses_1"}`)
+	private, err := b.device.ECDH()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const canary = "canary-7f3a9c51e0-7f3a9c51e0-7f3a9c51e0"
+	sign := func(key, members string) (signed op.SyncPairSealed) {
+		t.Helper()
+		answer := p.want(signCall(grant, key, `"target":`+inSession+`,"op":{"kind":"sync.pair",`+members+`}`), http.StatusOK, "")
+		raw := verifyCommand(t, p.keys(), answer["envelope"].(map[string]any)["jws"].(string)).Op
+		if err := json.Unmarshal(raw, &signed); err != nil || strings.Contains(string(raw), "canary") {
+			t.Fatalf("%s: %v", raw, err)
+		}
+		return signed
+	}
+	if signed := sign("k1", `"step":"begin","name":"laptop"`); !reflect.DeepEqual(signed, op.SyncPairSealed{Step: op.SyncBegin, Name: "laptop"}) {
+		t.Errorf("%+v", signed)
+	}
+	signed := sign("k2", `"step":"secret","sharedSecret":"`+canary+`"`)
+	secrets, err := envseal.Open[op.SyncSecrets](private, envseal.Sync, b.id, signed.Sealed)
+	if err != nil || secrets.SharedSecret != canary {
+		t.Errorf("%v", err)
+	}
+	if _, err := envseal.Open[op.SyncSecrets](private, envseal.Env, b.id, signed.Sealed); err == nil {
+		t.Error("it opens as variables")
+	}
+	carol := p.grant(carolToken, `{"session_id":"ses_1"}`)
+	p.want(signCall(carol, "k3", `"target":`+inSession+`,"op":{"kind":"sync.pair","step":"begin"}`), http.StatusForbidden, "AuthError")
 }
 
 // TestSealedTwice: the same request under a key is the same command, also in the

@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/seal"
 )
 
@@ -163,9 +164,6 @@ func (f File) List() (sites, others []string) {
 	return sites, others
 }
 
-// errSite says what a site is.
-var errSite = errors.New("want a name such as example.com, in ASCII (xn--… for others)")
-
 // Site returns the site that somebody means who names it by an address, with a port
 // or a path, with dots or *. before it. It fails for anything else, and for names
 // that aren't ASCII: they are punycode in a cookie's host.
@@ -178,7 +176,7 @@ func Site(text string) (string, error) {
 	site, _, _ = strings.Cut(site, ":")
 	site = strings.Trim(strings.TrimPrefix(site, "*."), ".")
 	if site == "" || len(site) > 253 || strings.Contains(site, "..") || strings.Trim(site, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" {
-		return "", fmt.Errorf("%.80q is no site: %w", text, errSite)
+		return "", protocol.Errorf(protocol.KindInvalid, "%.80q is no site: want a name such as example.com, in ASCII (xn--… for others)", text)
 	}
 	return site, nil
 }

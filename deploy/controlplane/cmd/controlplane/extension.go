@@ -27,12 +27,15 @@ for these and for no other site. The parts are:
   panel   the side panel: Claude Code's terminal, and a chat
   pages   runs what the control plane has signed in the person's own tabs, those
           that she shares with a session; only where it is named
-  sync    sends sites' cookies, sealed, to a sandbox (not built yet)
+  sync    sends the cookies of sites that the person adds, sealed, to a sandbox;
+          only where it is named
 
 pages verifies commands with the control plane's keys, from --jwks, its own
 address, since a relay could put others in their place; or, without a way there,
 from --keys, and then the extension is made anew when the keys change. --tabs all
 is for managed machines: every tab on http and https, without asking.
+
+sync pairs at the control plane's own address too: --control-plane, or --jwks's.
 
 The id follows from --key, so it is the same on every machine. A store wants a key
 of your own.`)
@@ -44,6 +47,7 @@ of your own.`)
 	c.String(&keys, "keys", "", "of pages: `file` with the control plane's keys, where there is no --jwks")
 	c.String(&opts.Tabs, "tabs", extension.TabsShared, "of pages: `which` tabs commands touch: shared, those that the person shares; all")
 	c.Strings(&opts.Except, "except", "of pages: further `origins` that no command touches, nor what is below them: of previews")
+	c.String(&opts.ControlPlane, "control-plane", "", "of sync: the control plane's own `origin`, such as https://control.example (default: --jwks's)")
 	c.String(&opts.Key, "key", "", "public key, base64 of its DER, that gives it its id; empty: the project's")
 	c.String(&opts.Version, "extension-version", "1.0.0", "version in its manifest")
 	c.String(&zip, "zip", "", "`file` to write it to as well, as a store takes it")

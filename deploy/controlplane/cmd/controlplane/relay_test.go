@@ -133,7 +133,7 @@ func (s sandbox) opened(env protocol.CommandEnvelope) []byte {
 	if err != nil {
 		return nil
 	}
-	values, err := envseal.Open(private, env.Target.SandboxID, op.Sealed)
+	values, err := envseal.Open[protocol.EnvValues](private, envseal.Env, env.Target.SandboxID, op.Sealed)
 	if err != nil {
 		return nil
 	}

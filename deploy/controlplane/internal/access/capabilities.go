@@ -14,7 +14,7 @@ var ofRole = map[store.Role][]protocol.Capability{
 	store.RoleEditor: {
 		protocol.CapView, protocol.CapControl, protocol.CapShell, protocol.CapAgent,
 		protocol.CapFilesRead, protocol.CapFilesWrite, protocol.CapChat, protocol.CapMCP,
-		protocol.CapPlugins, protocol.CapApprove, protocol.CapRecord,
+		protocol.CapPlugins, protocol.CapApprove, protocol.CapRecord, protocol.CapSync,
 	},
 	store.RoleViewer: {protocol.CapView},
 }

@@ -12,7 +12,7 @@ import (
 // know.
 type Operation struct {
 	Kind   string
-	Op     json.RawMessage // as it is signed; of env.apply with its values, until seal
+	Op     json.RawMessage // as it is signed; with values that are to be sealed, until seal
 	Target protocol.CommandTarget
 	TTLMs  int64
 	Needs  []protocol.Capability // all of them

@@ -2,9 +2,8 @@ package signing
 
 import (
 	"context"
+	"crypto/ecdh"
 	"encoding/json"
-	"maps"
-	"slices"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/device"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/keyring"
@@ -20,57 +19,72 @@ type Sandboxes interface {
 	Sandbox(ctx context.Context, id protocol.SandboxID) (store.Sandbox, error)
 }
 
-// seal puts, in the place of the values of an env.apply, a box that the
-// sandbox's device key alone opens: from here on they are in nothing that is
-// signed, stored or sent. It returns how many bytes they take in the box. Every
+// seal puts, in the place of the values of an operation that has secret ones, a box
+// that the sandbox's device key alone opens: from here on they are in nothing that
+// is signed, stored or sent. It returns how many bytes they take in the box. Every
 // other operation stays as it is, and takes 0.
 //
 // KindUnavailable says that no key of the sandbox is known.
 func seal(ctx context.Context, known Sandboxes, o *Operation) (values int, err error) {
-	if o.Kind != op.KindEnvApply {
+	if spec, _ := op.Lookup(o.Kind); !spec.Conceals() {
 		return 0, nil
 	}
-	var asked op.EnvApply
-	if err := json.Unmarshal(o.Op, &asked); err != nil { // Parse wrote it
+	_, body, err := op.DecodeAsked(o.Op)
+	if err != nil { // Parse wrote it
 		return 0, protocol.Fault(protocol.KindInternal, err)
 	}
-	sandbox, err := known.Sandbox(ctx, o.Target.SandboxID)
+	inside, signed := body.(op.Concealer).Conceal()
+	var box []byte
+	if inside != nil {
+		if box, values, err = boxed(ctx, known, o, inside); err != nil {
+			return 0, err
+		}
+	}
+	o.Op, err = json.Marshal(op.Op{Kind: o.Kind, Body: signed(box)})
+	return values, err
+}
+
+// purposes are those of the boxes in commands.
+var purposes = map[string]envseal.Purpose{op.KindEnvApply: envseal.Env, op.KindSyncPair: envseal.Sync}
+
+// boxed returns the box of the values inside for o's sandbox, and how many bytes
+// they take in it.
+func boxed(ctx context.Context, known Sandboxes, o *Operation, inside any) (box []byte, values int, err error) {
+	public, err := deviceKey(ctx, known, o.Target.SandboxID)
 	if err != nil {
-		return 0, err
+		return nil, 0, err
+	}
+	plain, err := json.Marshal(inside)
+	if err != nil {
+		return nil, 0, err
+	}
+	box, err = envseal.Seal(public, purposes[o.Kind], o.Target.SandboxID, inside)
+	return box, len(plain), err
+}
+
+// deviceKey returns what values are sealed to.
+func deviceKey(ctx context.Context, known Sandboxes, id protocol.SandboxID) (*ecdh.PublicKey, error) {
+	sandbox, err := known.Sandbox(ctx, id)
+	if err != nil {
+		return nil, err
 	}
 	if len(sandbox.DeviceJWK) == 0 {
-		return 0, protocol.Errorf(protocol.KindUnavailable,
+		return nil, protocol.Errorf(protocol.KindUnavailable,
 			"sandbox %s is not enrolled, and values are sealed to the key of one that is", sandbox.ID)
 	}
 	key, err := device.Parse(sandbox.DeviceJWK)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	public, err := key.Public.ECDH()
-	if err != nil {
-		return 0, err
-	}
-	inside := protocol.EnvValues{Set: asked.Set, Secrets: asked.Secrets, ApprovedDomains: asked.ApprovedDomains}
-	plain, err := json.Marshal(inside)
-	if err != nil {
-		return 0, err
-	}
-	signed := op.EnvSealed{Names: slices.Sorted(maps.Keys(asked.Set)), Unset: asked.Unset, ApplyNow: asked.ApplyNow}
-	signed.Names = slices.AppendSeq(signed.Names, maps.Keys(asked.Secrets))
-	slices.Sort(signed.Names)
-	if signed.Sealed, err = envseal.Seal(public, sandbox.ID, inside); err != nil {
-		return 0, err
-	}
-	o.Op, err = json.Marshal(op.Op{Kind: o.Kind, Body: &signed})
-	return len(plain), err
+	return key.Public.ECDH()
 }
 
-// signSealed signs c, in which so many bytes of values are sealed. When they are
-// too many it says how many there could be: what a caller knows of is neither a
+// signSealed signs c, in which so many bytes of values are sealed. When those of an
+// env.apply are too many it says how many there could be: what a caller knows of is neither a
 // box nor a token.
 func signSealed(keys *keyring.Ring, c jws.Command, values int) (string, error) {
 	token, err := keys.Signer().SignCommand(c)
-	if err == nil || values == 0 || protocol.KindOf(err) != protocol.KindTooLarge {
+	if err == nil || c.Kind() != op.KindEnvApply || protocol.KindOf(err) != protocol.KindTooLarge {
 		return token, err
 	}
 	var sealed op.EnvSealed

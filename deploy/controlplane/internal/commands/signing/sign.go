@@ -74,7 +74,7 @@ func (s *Signer) Hash(o Operation) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Kind == op.KindEnvApply {
+	if spec, _ := op.Lookup(o.Kind); spec.Conceals() {
 		mac := hmac.New(sha256.New, s.RequestKey)
 		mac.Write(data)
 		return mac.Sum(nil), nil
