@@ -37,6 +37,7 @@ type Config struct {
 	MCPListen       string // loopback "host:port"; default DefaultMCPListen
 	UserEntries     bool   // users of terminals have entries in /etc/passwd while they run
 	AllowPrivileges bool   // terminals' programs may gain privileges, by sudo or the like
+	SyncUnisolated  bool   // people's cookies are taken also where every program could read them
 	// ProgramPath lists folders of programs, which terminals and conversations have
 	// in their PATH before all others.
 	ProgramPath []string

@@ -13,8 +13,10 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/approval"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/broker"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/jarfile"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/chat"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/codingagent"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/cookies"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/egress"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/environment"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/executor"
@@ -47,6 +49,9 @@ import (
 // ReadDatabase is the subcommand of sandbox-agent that calls [dbread.Serve].
 const ReadDatabase = "read-database"
 
+// WriteCookies is the subcommand of sandbox-agent that calls [jarfile.Serve].
+const WriteCookies = "write-cookies"
+
 // noteTimeout bounds the recording of what an earlier process left undone.
 const noteTimeout = 5 * time.Second
 
@@ -67,6 +72,7 @@ type builder struct {
 	opened    opened
 	history   *history.History
 	browsers  watchedBrowser
+	synced    *cookies.Sink
 }
 
 // build makes the features, and what serves them to relays.
@@ -100,6 +106,7 @@ func (b *builder) build() (*link.Link, *reporter, error) {
 		Sandbox: run.Sandbox, Keys: run.Keys, Host: b.host, Arrive: func() link.Execute { return run.Arrive().Execute },
 		Recordings: b.recordings, Revision: b.cfg.Revision, Log: b.log,
 		Followed: feature.Of[feature.Followed](b.features), Joined: feature.Of[feature.Joined](b.features), Services: []feature.Router{b.features},
+		Sync:   b.synced.Handler(),
 		Grants: lifetime.New(lifetime.Options{Revoked: b.authority.Trust.Revocations.Set, Skew: jws.Skew}),
 	}, status, nil
 }
@@ -189,13 +196,16 @@ func (b *builder) agents(gate *egress.Gate) error {
 	refused := browser.NewMetrics()
 	browsers, err := browser.New(browser.Options{
 		Dir: filepath.Join(own, "browser"), Accounts: b.host, Start: b.startBrowser, Egress: gate, Ports: b.ports,
-		Peers: peer.Kernel, Secrets: b.secrets, Metrics: refused, Log: b.log,
+		Peers: peer.Kernel, Files: jarfile.Writer{Command: []string{b.program, WriteCookies}}, Secrets: b.secrets, Metrics: refused, Log: b.log,
 	})
 	if err != nil {
 		return err
 	}
 	b.browsers = watchedBrowser{browsers, &activity.Log{}}
 	b.features.Add(b.browsers, refused)
+	if err := b.sync(browsers); err != nil {
+		return err
+	}
 	plugins := plugin.New(plugin.Options{Ports: b.ports, Terminals: b.programs, Log: b.log})
 	b.features.Add(plugins)
 	server := mcp.New(mcp.Options{
@@ -210,6 +220,25 @@ func (b *builder) agents(gate *egress.Gate) error {
 		return err
 	}
 	b.features.Add(accounts, hooks.Feature{Command: b.program}, panel.New(b.host.Setup().SearchPath))
+	return nil
+}
+
+// sync adds what people's browsers send of themselves to a session's.
+func (b *builder) sync(browsers *browser.Browser) error {
+	key, err := b.identity.Device.ECDH()
+	if err != nil {
+		return err
+	}
+	sandbox, counted := b.identity.Enrolment.SandboxID, cookies.NewMetrics()
+	b.synced, err = cookies.Open(cookies.Options{
+		Dir: filepath.Join(b.cfg.StateDir, "sync"), Sandbox: sandbox, Seal: cookies.DeviceSeal{Key: key, Sandbox: sandbox},
+		Chromium: browsers, Audit: b.audit, Isolated: b.isolated(), Unisolated: b.cfg.SyncUnisolated, Metrics: counted, Log: b.log,
+	})
+	if err != nil {
+		return err
+	}
+	browsers.Keep(b.synced)
+	b.features.Add(b.synced, counted)
 	return nil
 }
 

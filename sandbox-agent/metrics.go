@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/broker"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/chat"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/cookies"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/egress"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/executor"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history"
@@ -29,7 +30,7 @@ func Metrics() (*prometheus.Registry, error) {
 	m, err := metrics.New(metrics.Options{
 		Collectors: []prometheus.Collector{
 			terminal.Feature{}, egress.Metrics{}, broker.Metrics{}, approval.Metrics{}, executor.Metrics{}, browser.NewMetrics(), mcp.NewMetrics(),
-			uplink.New(uplink.Options{}), chat.Metrics{}, history.Metrics{}, plugin.New(plugin.Options{}), sidebar.Metrics(), healthMetrics{Status{}},
+			uplink.New(uplink.Options{}), chat.Metrics{}, history.Metrics{}, cookies.NewMetrics(), plugin.New(plugin.Options{}), sidebar.Metrics(), healthMetrics{Status{}},
 		},
 		Workspace: "/", Started: time.Now(), Log: slog.New(slog.DiscardHandler),
 	})

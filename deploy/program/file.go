@@ -1,7 +1,9 @@
 package program
 
 import (
+	"bufio"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,6 +20,19 @@ func ReplaceFile(path string, data []byte, mode fs.FileMode) error {
 	return r.Commit()
 }
 
+// ReplaceFileBy is ReplaceFile for content that write writes: more of it than should
+// be in memory at once. write's errors are returned, and nothing is replaced then.
+func ReplaceFileBy(path string, mode fs.FileMode, write func(io.Writer) error) error {
+	r, err := prepareFile(path, mode, func(w io.Writer) error {
+		buffered := bufio.NewWriter(w)
+		return errors.Join(write(buffered), buffered.Flush())
+	})
+	if err != nil {
+		return err
+	}
+	return r.Commit()
+}
+
 // A Replacement is a written file beside the one that it replaces.
 type Replacement struct {
 	path, temporary string
@@ -26,6 +41,13 @@ type Replacement struct {
 // PrepareFile is the part of ReplaceFile that is likely to fail: it writes data
 // beside path. Commit or Discard must follow.
 func PrepareFile(path string, data []byte, mode fs.FileMode) (*Replacement, error) {
+	return prepareFile(path, mode, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+func prepareFile(path string, mode fs.FileMode, write func(io.Writer) error) (*Replacement, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return nil, &fs.PathError{Op: "replace", Path: path, Err: syscall.EISDIR}
 	}
@@ -33,7 +55,7 @@ func PrepareFile(path string, data []byte, mode fs.FileMode) (*Replacement, erro
 	if err != nil {
 		return nil, err
 	}
-	_, err = f.Write(data)
+	err = write(f)
 	if err := errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
 		return nil, errors.Join(err, os.Remove(f.Name()))
 	}

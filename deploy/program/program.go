@@ -5,6 +5,7 @@ package program
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -78,6 +80,7 @@ func Execute(ctx context.Context, sys System, name, short string, build func(*Co
 	case ok:
 		return s.status
 	case !f.began:
+		f.answerUsage(err)
 		return f.usageStatus
 	}
 	return 1
@@ -94,8 +97,9 @@ type front struct {
 	logLevel  string
 	unknown   error // the word that named no subcommand
 
-	usageStatus int  // for errors before a command began
-	began       bool // a command is running or has run
+	usageStatus int    // for errors before a command began
+	usageFlag   string // that has them answered in JSON, too; "": none
+	began       bool   // a command is running or has run
 }
 
 func newFront(sys System, name, short string) *front {
@@ -170,6 +174,18 @@ func (f *front) command(name, short string) *Command {
 // UsageStatus makes the program exit with status instead of 1 after a usage
 // error: an unknown command or flag, a missing argument, a malformed value.
 func (c *Command) UsageStatus(status int) { c.front.usageStatus = status }
+
+// UsageInJSON has a usage error answered on stdout, too, when the flag is on the command
+// line: {"error":{"message":…,"name":"RequestError"}}. Who reads JSON finds it there.
+func (c *Command) UsageInJSON(flag string) { c.front.usageFlag = "--" + flag }
+
+func (f *front) answerUsage(err error) {
+	if f.usageFlag == "" || !slices.Contains(f.sys.Args, f.usageFlag) {
+		return
+	}
+	answer := map[string]map[string]string{"error": {"message": err.Error(), "name": "RequestError"}}
+	_ = json.NewEncoder(f.sys.Stdout).Encode(answer) // a closed output isn't worth a word
+}
 
 // Hide hides the command from the help: only programs start it.
 func (c *Command) Hide() { c.cobra.Hidden = true }

@@ -357,6 +357,20 @@ func TestPreparedFile(t *testing.T) {
 	must(err)
 	must(r.Commit())
 	holds("new")
+	must(ReplaceFileBy(path, 0o600, func(w io.Writer) error {
+		_, err := io.WriteString(w, strings.Repeat("newer", 10_000))
+		return err
+	}))
+	holds(strings.Repeat("newer", 10_000))
+	broken := errors.New("broken")
+	if err := ReplaceFileBy(path, 0o600, func(w io.Writer) error {
+		_, err := io.WriteString(w, "half")
+		return errors.Join(err, broken)
+	}); !errors.Is(err, broken) {
+		t.Errorf("what can't be written: %v", err)
+	}
+	holds(strings.Repeat("newer", 10_000))
+	must(ReplaceFile(path, []byte("new"), 0o600))
 	if _, err := PrepareFile(dir, nil, 0o600); !errors.Is(err, syscall.EISDIR) {
 		t.Errorf("of a directory: %v", err)
 	}

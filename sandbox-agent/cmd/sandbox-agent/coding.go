@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	agent "github.com/fairlead/fairlead/sandbox-agent"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/bridge"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/jarfile"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history/dbread"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/hooks"
 )
@@ -22,6 +23,7 @@ func forCodingAgents(c *program.Command) {
 	c.Sub("hook", "Tells what a coding agent in a terminal does", hook)
 	c.Sub("plugin", "Makes a program in a terminal a plugin of its session", offerPlugin)
 	c.Sub(agent.ReadDatabase, "Reads the database of a coding agent, for sandbox-agent itself", readDatabase)
+	c.Sub(agent.WriteCookies, "Writes cookies into a browser's profile, for sandbox-agent itself", writeCookies)
 	c.Sub("wiring", "Looks after the settings of a terminal's coding agents", wiring)
 }
 
@@ -73,6 +75,14 @@ func readDatabase(c *program.Command) {
 	c.Describe(`Reads what a coding agent keeps in a database of the folder where it runs: one
 request on standard input, one answer on standard output, both JSON.`)
 	c.Run(func(ctx context.Context, env *program.Env) error { return dbread.Serve(ctx, env.Stdin, env.Stdout) })
+}
+
+// writeCookies is the subcommand that the sandbox's agent itself runs, as the user of
+// a session's browser.
+func writeCookies(c *program.Command) {
+	c.Describe(`Changes the cookies in the profile of a browser that doesn't run, the folder where
+it runs: one request on standard input, one answer on standard output, both JSON.`)
+	c.Run(func(ctx context.Context, env *program.Env) error { return jarfile.Serve(ctx, env.Stdin, env.Stdout) })
 }
 
 // wiring is the subcommand by which people look after the settings of coding

@@ -32,6 +32,7 @@ func declare(c *program.Command) *agent.Config {
 	c.String(&cfg.EgressListen, "egress-listen", agent.DefaultEgressListen, "loopback `address` of the egress proxy")
 	c.String(&cfg.MCPListen, "mcp-listen", agent.DefaultMCPListen, "loopback `address` of the tools for the terminals' coding agents, and of their hooks")
 	c.Bool(&cfg.UserEntries, "user-entries", true, "as root, the users of terminals have entries in /etc/passwd while they run, without which ssh and others refuse to work")
+	c.Bool(&cfg.SyncUnisolated, "sync-unisolated", false, "take people's cookies for the browser (sync.pair) even without root, where every program of a terminal can read them")
 	c.Bool(&cfg.AllowPrivileges, "allow-privileges", false, "programs of terminals may gain privileges by what they run, as sudo needs; they can't otherwise")
 	c.Strings(&cfg.ProgramPath, "program-path", "`folders` of programs, such as coding agents, that terminals and conversations find before all others")
 	c.Bool(&cfg.Egress, "egress", false, "terminals go through the egress proxy unless their session says otherwise")

@@ -1,5 +1,5 @@
 // Package audit writes the audit log of an agent: executed commands, changes of
-// leases and approvals, in the form of package protocol/audit. It keeps nobody
+// leases and approvals, what people's browsers have sent, in the form of package protocol/audit. It keeps nobody
 // waiting for the disk.
 package audit
 
@@ -64,7 +64,7 @@ type Log struct {
 	reserved  int           // places of commands that run
 	freed     chan struct{} // closed when the writer has taken the queue
 	lost      audit.Lost    // changes since the last Lost record
-	lostEver  uint64        // changes since the start
+	lostEver  uint64        // changes and envelopes since the start
 	problem   error         // why nothing can be written
 	damage    error         // what was found at the start
 	head      protocol.AuditHead
@@ -192,6 +192,9 @@ func (l *Log) Approval(a protocol.Approval) {
 	l.notice(audit.Record{Approval: &record})
 }
 
+// Sync records what came of an envelope. Like Lease it never waits.
+func (l *Log) Sync(push audit.Sync) { l.notice(audit.Record{Sync: &push}) }
+
 // about says what an approval is for.
 func about(a protocol.Approval) string {
 	switch a.Kind {
@@ -203,16 +206,19 @@ func about(a protocol.Approval) string {
 	return fmt.Sprintf("%s %s to %s", a.Kind, a.Secret, a.Host)
 }
 
-// notice records a lease or an approval, or counts it as lost: when there is no
+// notice records a lease, an approval or an envelope, or counts it as lost: when there is no
 // room, or when something was lost that the log doesn't tell of yet.
 func (l *Log) notice(r audit.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || l.lost != (audit.Lost{}) || len(l.queue)+l.reserved >= maxQueued-commandRoom {
-		if r.Lease != nil {
+		switch {
+		case r.Lease != nil:
 			l.lost.Leases++
-		} else {
+		case r.Approval != nil:
 			l.lost.Approvals++
+		default:
+			l.lost.Syncs++
 		}
 		l.lostEver++
 		return
@@ -255,8 +261,8 @@ func (l *Log) Err() error {
 	return l.damage
 }
 
-// Lost returns how many changes of leases and approvals were not recorded since
-// the start.
+// Lost returns how many changes of leases and approvals, and envelopes, were not
+// recorded since the start.
 func (l *Log) Lost() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -325,14 +325,16 @@ func TestApproval(t *testing.T) {
 	l.Approval(tool)
 	tool.State, tool.Decision, tool.Remember, tool.CommandID = protocol.ApprovalCancelled, "", "", ""
 	l.Approval(tool)
+	l.Sync(audit.Sync{Session: "ses_1", Pairing: "pr_1", User: "usr_1", Hostname: "laptop", Sequence: 7, Written: 2, Dropped: 1})
 	for range maxQueued - commandRoom {
 		must(t, l.Reserve(t.Context()))
 	}
 	l.Approval(egress)
 	l.Lease("ses_1", "pty_1", lease, "granted")
 	l.Approval(egress)
+	l.Sync(audit.Sync{Session: "ses_1", Pairing: "pr_1", Sequence: 8})
 	must(t, l.Close())
-	if l.Lost() != 3 {
+	if l.Lost() != 4 {
 		t.Errorf("lost %d", l.Lost())
 	}
 	data, err := os.ReadFile(filepath.Join(dir, audit.FileName(1)))
@@ -342,7 +344,8 @@ func TestApproval(t *testing.T) {
 		`"approval":{"id":"apr_2","session":"ses_1","about":"broker TOKEN to a.example","decision":"expired"}`,
 		`"approval":{"id":"apr_3","session":"ses_1","about":"tool Bash in conversation c-1, input sha256:ab","decision":"allow_always","remember":"Bash(ls:*)","command":"cmd_1"}`,
 		`"approval":{"id":"apr_3","session":"ses_1","about":"tool Bash in conversation c-1, input sha256:ab","decision":"cancelled"}`,
-		`"lost":{"leases":1,"approvals":2}`,
+		`"sync":{"session":"ses_1","pairing":"pr_1","user":"usr_1","hostname":"laptop","sequence":7,"written":2,"dropped":1,"refused":0}`,
+		`"lost":{"leases":1,"approvals":2,"syncs":1}`,
 	} {
 		if n := strings.Count(string(data), want); n != 1 {
 			t.Errorf("%d times %s in\n%s", n, want, data)
@@ -350,7 +353,7 @@ func TestApproval(t *testing.T) {
 	}
 	report, err := verified(dir)
 	must(t, err)
-	if report.Records[audit.KindApproval] != 4 || report.Records[audit.KindLost] != 1 {
+	if report.Records[audit.KindApproval] != 4 || report.Records[audit.KindSync] != 1 || report.Records[audit.KindLost] != 1 {
 		t.Errorf("%+v", report)
 	}
 }

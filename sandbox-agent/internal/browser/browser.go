@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/jar"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/roster"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
@@ -37,7 +38,8 @@ type Browser struct {
 	seats    map[protocol.SessionID]*seat
 	taken    int // Chromiums that start, run or end
 	closed   bool
-	observer Observer // nil: none
+	observer Observer                           // nil: none
+	pending  map[protocol.SessionID]jar.Pending // maybe not in the profile as they are kept
 }
 
 // An Observer is told what changes in sessions' browsers.
@@ -61,7 +63,7 @@ type seat struct {
 	tabs    *tabs              // static
 	account *Account           // nil before the first start
 	running *chromium          // nil: there is none
-	busy    *attempt           // a start or end in progress
+	busy    *attempt           // a start or end in progress, or a write of its profile
 	ended   bool               // the session has ended
 	uses    int                // calls in progress
 	idle    *time.Timer        // since the last call; nil: none yet
@@ -87,7 +89,7 @@ func (n news) tabsChanged() {
 	}
 }
 
-// An attempt is a start or an end of a Chromium.
+// An attempt is a start or an end of a Chromium, or a write of its profile.
 type attempt struct {
 	starts bool
 	done   chan struct{}
@@ -107,7 +109,7 @@ func New(opts Options) (*Browser, error) {
 	if err := os.Chmod(opts.Dir, 0o711); err != nil { // regardless of the umask
 		return nil, err
 	}
-	b := &Browser{opts: opts, own: &ports{listen: make(map[int]bool)}, seats: make(map[protocol.SessionID]*seat)}
+	b := &Browser{opts: opts, own: &ports{listen: make(map[int]bool)}, seats: make(map[protocol.SessionID]*seat), pending: map[protocol.SessionID]jar.Pending{}}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	return b, nil
 }
@@ -219,7 +221,7 @@ func (b *Browser) start(s *seat, want roster.Want) {
 // launch starts a seat's Chromium.
 func (b *Browser) launch(s *seat, want roster.Want) (*chromium, error) {
 	b.mu.Lock()
-	known := s.account
+	known, pending := s.account, b.pending[s.session] // nobody adds to it while it starts
 	b.mu.Unlock()
 	if known == nil {
 		a, err := b.opts.account(s.session)
@@ -232,7 +234,16 @@ func (b *Browser) launch(s *seat, want roster.Want) (*chromium, error) {
 		b.mu.Unlock()
 	}
 	at := place{session: s.session, profile: b.profile(s.session), account: *known, own: b.own, tabs: s.tabs, want: want}
-	return start(b.ctx, at, &b.opts)
+	if b.opts.kept != nil {
+		at.kept, at.pending = b.opts.kept.Kept(s.session), pending
+	}
+	c, err := start(b.ctx, at, &b.opts)
+	if err == nil {
+		b.mu.Lock()
+		delete(b.pending, s.session)
+		b.mu.Unlock()
+	}
+	return c, err
 }
 
 // profile returns the folder of a session's Chromium.
@@ -305,6 +316,7 @@ func (b *Browser) End(session protocol.SessionID) {
 	b.mu.Lock()
 	account := s.account
 	delete(b.seats, session)
+	delete(b.pending, session)
 	b.mu.Unlock()
 	if err := os.RemoveAll(b.profile(session)); err != nil {
 		b.opts.Log.Warn("a browser's folder could not be removed", "session", session, "error", err)

@@ -21,6 +21,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/seal"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/installed"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/jar"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/pipe"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/roster"
 )
@@ -30,6 +33,8 @@ const (
 	startTimeout = time.Minute
 	// callTimeout bounds calls of Chromium without a tool's own timeout.
 	callTimeout = 10 * time.Second
+	// cookieTimeout bounds a call about cookies.
+	cookieTimeout = 30 * time.Second
 	// quitGrace is how long Chromium may take to end by itself, which saves its
 	// cookies.
 	quitGrace = 10 * time.Second
@@ -99,14 +104,16 @@ type place struct {
 	account Account
 	own     *ports
 	tabs    *tabs
-	want    roster.Want // the first tab
+	want    roster.Want   // the first tab
+	kept    []seal.Cookie // what it is to have at its first page
+	pending jar.Pending   // of these, what its profile has an older one of, and what it must not have
 }
 
 // start starts a Chromium at. It ends with ctx, with Close, or by itself.
 func start(ctx context.Context, at place, opts *Options) (*chromium, error) {
 	find := opts.Exec
 	if find == nil {
-		find = FindChromium
+		find = installed.Chromium
 	}
 	path, err := find()
 	if err != nil {
@@ -321,11 +328,24 @@ func (c *chromium) prepare(ctx context.Context, at place) error {
 			return fmt.Errorf("%s: %w", step.method, err)
 		}
 	}
+	if refused, err := jar.Give(ctx, c, at.kept, at.pending); err != nil {
+		return err
+	} else if refused > 0 {
+		c.opts.Log.Warn("a browser doesn't take all cookies that are kept for it", "session", c.session, "refused", refused)
+	}
 	_, err := at.tabs.page(ctx, c, at.want)
 	if err != nil && protocol.KindOf(err) == protocol.KindNotFound { // whoever wants it is told so
 		_, err = at.tabs.page(ctx, c, roster.Want{})
 	}
 	return err
+}
+
+// Call implements [jar.Chromium]: it ends with ctx, with Chromium, or after a while.
+func (c *chromium) Call(ctx context.Context, method string, params, result any) error {
+	call, cancel := context.WithTimeout(c.ctx, cookieTimeout)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	return c.browser.Call(call, method, params, result)
 }
 
 // later calls do on another goroutine, which ends with the Chromium or soon.

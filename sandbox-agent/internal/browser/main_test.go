@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/installed"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/roster"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/toolbox"
 )
@@ -45,6 +46,9 @@ type runner struct{ m *testing.M }
 func (r runner) Run() int {
 	if os.Getenv(childDir) != "" {
 		runChild()
+	}
+	if os.Args[len(os.Args)-1] == writeCookies {
+		runWriter()
 	}
 	code := r.m.Run()
 	if shared.world != nil {
@@ -72,7 +76,7 @@ type world struct {
 // needChromium skips a test where there is none, or fails where all must run.
 func needChromium(t *testing.T) {
 	t.Helper()
-	if _, err := FindChromium(); err != nil {
+	if _, err := installed.Chromium(); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal(err)
 		}

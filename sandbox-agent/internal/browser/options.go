@@ -10,11 +10,12 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/seal"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/browser/jarfile"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/mask"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/peer"
 )
@@ -30,7 +31,7 @@ const (
 
 // Options configure a Browser. Dir and Log must be set.
 type Options struct {
-	// Exec returns the program's path; nil: FindChromium.
+	// Exec returns the program's path; nil: [installed.Chromium].
 	Exec func() (path string, err error)
 	// Dir holds profiles for the life of their sessions. New makes and empties it.
 	// The users from Accounts must be able to pass through its parents.
@@ -55,13 +56,23 @@ type Options struct {
 	IdleTimeout time.Duration
 	// Max bounds the running Chromiums; 0: DefaultMax.
 	Max int
+	// Files writes cookies into the profile of a Chromium that doesn't run; without a
+	// command all wait for its next start.
+	Files jarfile.Writer
 	// Secrets are masked in what people see of browsers; nil: no masking.
 	Secrets *mask.Secrets
 	// Metrics count refusals; may be nil.
 	Metrics *Metrics
 	Log     *slog.Logger
 
+	kept  KeptCookies   // see Keep; nil: none
 	leave time.Duration // in tests: replaces leaveTimeout; 0: leaveTimeout
+}
+
+// KeptCookies are what sessions' Chromiums are given before their first page.
+type KeptCookies interface {
+	// Kept returns a session's. It waits for nothing but the disk.
+	Kept(session protocol.SessionID) []seal.Cookie
 }
 
 // Accounts are users that programs may run as.
@@ -148,27 +159,6 @@ func (a Account) release() {
 	if a.Release != nil {
 		a.Release()
 	}
-}
-
-// programs are Chromium's installed names.
-var programs = []string{"chromium", "chromium-browser", "google-chrome-stable", "google-chrome", "chrome"}
-
-// folders are searched for them, whatever the agent's PATH is.
-var folders = []string{"/usr/local/bin", "/usr/bin", "/bin", "/snap/bin", "/opt/google/chrome"}
-
-// FindChromium returns the path of the installed Chromium or Chrome. Its error
-// is of kind unavailable and says what to install.
-func FindChromium() (string, error) {
-	for _, folder := range folders {
-		for _, name := range programs {
-			path := filepath.Join(folder, name)
-			if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
-				return path, nil
-			}
-		}
-	}
-	return "", protocol.Errorf(protocol.KindUnavailable,
-		"there is no browser in this sandbox: install the package chromium (or google-chrome-stable) in its image")
 }
 
 // startAlone starts cmd without Options.Start.

@@ -390,23 +390,23 @@ func (s *Store) replace(at scope, after map[string]variable) {
 
 // Names returns the variables of a session and of its terminals, in order of
 // their names.
-func (s *Store) Names(session protocol.SessionID) protocol.EnvList {
+func (s *Store) Names(session protocol.SessionID) op.EnvList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := protocol.EnvList{Variables: []protocol.EnvVariable{}}
+	list := op.EnvList{Variables: []op.EnvVariable{}}
 	for at, vars := range s.scopes {
 		if at.session != session {
 			continue
 		}
 		for name, v := range vars {
-			shown := protocol.EnvVariable{Name: name, PTYID: at.pty, Secret: v.secret, BrokerProtected: v.protected}
+			shown := op.EnvVariable{Name: name, PTYID: at.pty, Secret: v.secret, BrokerProtected: v.protected}
 			if v.protected {
 				shown.Domains = s.opts.Broker.Domains(session, name)
 			}
 			list.Variables = append(list.Variables, shown)
 		}
 	}
-	slices.SortFunc(list.Variables, func(a, b protocol.EnvVariable) int {
+	slices.SortFunc(list.Variables, func(a, b op.EnvVariable) int {
 		if order := strings.Compare(a.Name, b.Name); order != 0 {
 			return order
 		}

@@ -34,7 +34,7 @@ type DeviceSeal struct {
 
 // Open implements [Seal].
 func (s DeviceSeal) Open(box []byte) (protocol.EnvValues, error) {
-	return envseal.Open(s.Key, s.Sandbox, box)
+	return envseal.Open[protocol.EnvValues](s.Key, envseal.Env, s.Sandbox, box)
 }
 
 // Operations implements [feature.Operator].

@@ -183,7 +183,7 @@ func newBench(t testing.TB) *bench {
 	decisions := approval.Decisions{Approvals: fakeApprovals{b.services}, Egress: fakeEgress{b.services}, Broker: fakeBroker{b.services}}
 	b.Operations = feature.Operations{}.Add(
 		sandbox.Operations(), egress.Operations(fakeEgress{b.services}), terminal.Operations(b.terminals), environment.Operations(b.services, b), decisions.Operations(),
-		browser.Operations(fakeBrowser{b.services}, nil), b.services.chats(), b.services.panels(),
+		browser.Operations(fakeBrowser{b.services}, nil), b.services.chats(), b.services.noted(),
 		integration.Operations(func(s protocol.SessionID, pty protocol.PTYID) {
 			b.terminals.note("integrations", string(s), string(pty))
 		}),

@@ -61,11 +61,12 @@ func (f *fakeServices) chats() feature.Operations {
 	}
 }
 
-// panels are the operations on side panels.
-func (f *fakeServices) panels() feature.Operations {
+// noted are operations that are noted alone.
+func (f *fakeServices) noted() feature.Operations {
 	all := feature.Operations{}
 	for _, kind := range []string{
 		op.KindSidebarSend, op.KindSidebarStop, op.KindSidebarClear, op.KindSidebarDismiss, op.KindSidebarSwitch, op.KindSidebarNew, op.KindPanelTab,
+		op.KindSyncPair, op.KindSyncAccept, op.KindSyncUnpair, op.KindSyncPolicy,
 	} {
 		all[kind] = feature.Do(func(_ context.Context, c *jws.Command, body op.Body) (protocol.OpResult, error) {
 			f.note(kind, string(c.Target.SessionID))
@@ -357,7 +358,9 @@ func TestCanary(t *testing.T) {
 	var logged bytes.Buffer
 	b.Log = slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	b.Device = device
-	b.openEnv = func(box []byte) (protocol.EnvValues, error) { return envseal.Open(private, sandbox, box) }
+	b.openEnv = func(box []byte) (protocol.EnvValues, error) {
+		return envseal.Open[protocol.EnvValues](private, envseal.Env, sandbox, box)
+	}
 	dir := t.TempDir()
 	b.Audit, err = audit.Open(audit.Options{Dir: filepath.Join(dir, "audit"), Sandbox: sandbox, Device: device, Now: b.clock, Logger: b.Log})
 	must(t, err)
@@ -366,7 +369,7 @@ func TestCanary(t *testing.T) {
 	run := func(values protocol.EnvValues, names []string, want string) {
 		t.Helper()
 		c := op.EnvSealed{Names: names}
-		c.Sealed, err = envseal.Seal(private.PublicKey(), sandbox, values)
+		c.Sealed, err = envseal.Seal(private.PublicKey(), envseal.Env, sandbox, values)
 		must(t, err)
 		callback, result := b.execute(b.sign(b.command(envOp(c))))
 		seen.Write(result.Callback)

@@ -151,21 +151,24 @@ func (l *Link) http(ctx context.Context, in *tunnel.Incoming, handler http.Handl
 	if use != nil { // else ctx has ended
 		ctx = route.WithLife(ctx, use)
 	}
+	return l.serveOne(ctx, in, handler, &http.Server{
+		IdleTimeout: idleStream,
+		BaseContext: func(net.Listener) context.Context { return route.WithGrant(ctx, grant) },
+	})
+}
+
+// serveOne has server serve one stream, until ctx ends. It returns when nothing is
+// done with the stream any more.
+func (l *Link) serveOne(ctx context.Context, in *tunnel.Incoming, handler http.Handler, server *http.Server) error {
 	stream, err := in.Accept(protocol.Opened{})
 	if err != nil {
 		return err
 	}
 	conn := newOneConn(stream)
 	defer conn.Conn.Close()
-	server := &http.Server{
-		Handler:           conn.serving(handler),
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       idleStream,
-		MaxHeaderBytes:    maxHeaderBytes,
-		BaseContext:       func(net.Listener) context.Context { return route.WithGrant(ctx, grant) },
-		ConnState:         conn.state,
-		ErrorLog:          slog.NewLogLogger(l.Log.Handler(), slog.LevelDebug),
-	}
+	server.Handler, server.ConnState = conn.serving(handler), conn.state
+	server.ReadHeaderTimeout, server.MaxHeaderBytes = 10*time.Second, maxHeaderBytes
+	server.ErrorLog = slog.NewLogLogger(l.Log.Handler(), slog.LevelDebug)
 	end := context.AfterFunc(ctx, func() {
 		server.Close()
 		conn.Conn.Close() // also one that the server has not noted yet, or has given away
@@ -177,6 +180,32 @@ func (l *Link) http(ctx context.Context, in *tunnel.Incoming, handler http.Handl
 		return err
 	}
 	return nil
+}
+
+const (
+	// maxSealed bounds the streams of kind sync that are served at the same time: a
+	// relay lets as many through, and others than relays can't open any.
+	maxSealed = 64
+	// sealedTime bounds such a stream: a body of 32 MiB at the least rate that a relay
+	// lets through takes some nine minutes.
+	sealedTime = 10 * time.Minute
+)
+
+// sync serves one request on a stream that has no grant. Whoever sends it proves
+// by its seal alone that they may.
+func (l *Link) sync(ctx context.Context, in *tunnel.Incoming) error {
+	if l.Sync == nil || in.Open.Grant != "" || in.Open.Command != "" {
+		return in.Refuse(protocol.Errorf(protocol.KindUnsupported, "a relay opens no such %q streams", string(in.Open.Kind)))
+	}
+	defer l.sealed.Add(-1)
+	if l.sealed.Add(1) > maxSealed {
+		return in.Refuse(protocol.Errorf(protocol.KindTooMany, "over %d sealed bodies at once", maxSealed))
+	}
+	ctx, cancel := context.WithTimeout(ctx, sealedTime)
+	defer cancel()
+	server := &http.Server{BaseContext: func(net.Listener) context.Context { return ctx }}
+	server.SetKeepAlivesEnabled(false) // one request
+	return l.serveOne(ctx, in, l.Sync, server)
 }
 
 // A oneConn is a listener that accepts one connection, and then waits until

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/fairlead/fairlead/deploy/program/lifetime"
 	"github.com/fairlead/fairlead/deploy/program/telemetry"
@@ -43,7 +44,12 @@ type Link struct {
 	// the first request, and with it Front of those that have it.
 	Services []feature.Router
 
+	// Sync answers requests that come without a grant: what they carry is sealed.
+	// nil: none is taken.
+	Sync http.Handler
+
 	commands sync.WaitGroup // those that run; they may outlive their tunnel
+	sealed   atomic.Int32   // streams of kind sync
 	watch    watch
 	routes   routes
 }
@@ -105,6 +111,8 @@ func (l *Link) answer(ctx context.Context, in *tunnel.Incoming, by *answers) err
 		return by.terminals.Read(ctx, in)
 	case protocol.StreamHTTP:
 		return l.http(ctx, in, by.handler)
+	case protocol.StreamSync:
+		return l.sync(ctx, in)
 	}
 	for _, j := range l.Joined {
 		if j.JoinKind() == in.Open.Kind {

@@ -4,21 +4,15 @@
 package dbread
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"os"
-	"os/exec"
-	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history/rows"
-	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/process/helper"
 )
 
 // Bounds of what is read.
@@ -117,59 +111,19 @@ func (r Reader) Delete(ctx context.Context, file File, session string) error {
 func (r Reader) ask(ctx context.Context, file File, q request) (a answer, err error) {
 	q.Format, q.Name = file.Format, file.Name
 	q.Patience, q.Content = cmp.Or(r.Patience, DefaultPatience), budget(cmp.Or(r.Content, MaxContent))
-	ctx, cancel := context.WithTimeout(ctx, q.Patience)
-	defer cancel()
-	asked, err := json.Marshal(q)
-	if err != nil {
-		return a, err
-	}
 	home, err := os.Lstat(file.Home)
 	if err != nil {
 		return a, err
 	}
-	cmd := exec.CommandContext(ctx, r.Command[0], r.Command[1:]...)
-	cmd.Dir = file.Home
-	cmd.Env = []string{"HOME=" + file.Home, "GOMAXPROCS=2", "GOMEMLIMIT=" + strconv.Itoa(maxMemory/2)}
-	cmd.WaitDelay = time.Second
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	h := helper.Helper{Command: r.Command, Dir: file.Home, Patience: q.Patience, MaxMemory: maxMemory / 2, MaxAnswer: maxAnswer}
 	if owner, ok := home.Sys().(*syscall.Stat_t); ok && int(owner.Uid) != os.Geteuid() {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}
+		h.User = &syscall.Credential{Uid: owner.Uid, Gid: owner.Gid}
 	}
-	var why bytes.Buffer
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(asked), &limited{&why, maxWhy}
-	printed, err := cmd.StdoutPipe()
-	if err != nil {
-		return a, err
-	}
-	if err := process.StartConfined(cmd); err != nil {
-		return a, fmt.Errorf("a database can't be read as the home's user: %w", err)
-	}
-	text, err := io.ReadAll(io.LimitReader(printed, maxAnswer+1))
-	if err == nil && len(text) > maxAnswer {
-		err = syscall.EFBIG
-		cancel()
-	}
-	if ended := cmd.Wait(); err == nil && ended != nil {
-		err = fmt.Errorf("%w: %s", ended, bytes.TrimSpace(why.Bytes()))
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &a)
-	}
+	err = h.Ask(ctx, q, &a)
 	if err == nil && a.Error != "" {
 		err = errors.New(a.Error)
 	}
 	return a, err
-}
-
-// limited takes what there is room for.
-type limited struct {
-	to   *bytes.Buffer
-	room int
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	l.to.Write(p[:min(len(p), max(l.room-l.to.Len(), 0))])
-	return len(p), nil
 }
 
 // A budget bounds the bytes of a content.

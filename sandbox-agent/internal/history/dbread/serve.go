@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/sandbox-agent/internal/history/rows"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/process/helper"
 )
 
 // Serve does what one request on in asks for, in the folder where the process
@@ -21,14 +19,8 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := json.NewDecoder(in).Decode(&q); err != nil {
 		return err
 	}
-	limits := []struct {
-		what  int
-		bound uint64
-	}{{unix.RLIMIT_DATA, maxMemory}, {unix.RLIMIT_CPU, uint64(2*q.Patience/time.Second) + 1}, {unix.RLIMIT_CORE, 0}}
-	for _, l := range limits {
-		if err := unix.Setrlimit(l.what, &unix.Rlimit{Cur: l.bound, Max: l.bound}); err != nil {
-			return err
-		}
+	if err := (helper.Limits{Patience: q.Patience, MaxMemory: maxMemory / 2}).Set(); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, q.Patience) // who asks may be gone
 	defer cancel()
