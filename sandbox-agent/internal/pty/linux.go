@@ -153,10 +153,7 @@ type ptyProcess struct {
 }
 
 func (p *ptyProcess) Signal(sig syscall.Signal) int {
-	group := p.dev.foreground()
-	return process.Signal(sig, func(s process.Stat) bool {
-		return group > 1 && s.Session == p.PID() && s.Group == group
-	})
+	return process.SignalJob(sig, p.PID(), p.dev.foreground())
 }
 
 // SignalAll signals everything under the PTY's own uid, or else the program and

@@ -8,7 +8,7 @@ import (
 
 // Defaults of [Options].
 const (
-	DefaultMaxFileBytes   = 50 << 20
+	DefaultMaxFileBytes   = 10 << 30 // no content is kept in memory, so only the disk is filled
 	DefaultMaxUploadBytes = 10 << 30
 	DefaultMaxEntries     = 100_000
 	DefaultMaxUploads     = 64
