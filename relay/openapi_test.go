@@ -3,7 +3,6 @@ package relay
 import (
 	"encoding/json"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -183,17 +182,15 @@ func TestSchemasOfTheDocument(t *testing.T) {
 		"RecordingList": protocol.RecordingList{}, "AgentStart": op.AgentStart{}, "AgentReport": protocol.AgentReport{}, "SessionAgentInfo": protocol.SessionAgentInfo{},
 		"Exited": protocol.Exited{}, "OpResult": protocol.OpResult{},
 		"FileInfo": protocol.FileInfo{}, "FileList": protocol.FileList{}, "FileMkdir": protocol.FileMkdir{}, "FileMove": protocol.FileMove{},
-		"EnvList": protocol.EnvList{}, "EnvVariable": protocol.EnvVariable{}, "Approval": protocol.Approval{},
+		"EnvList": op.EnvList{}, "EnvVariable": op.EnvVariable{}, "Approval": protocol.Approval{},
 		"ApprovalList": protocol.ApprovalList{}, "EgressRules": protocol.EgressRules{}, "EgressCategory": protocol.EgressCategory{},
 		"SandboxMetrics": protocol.SandboxMetrics{}, "SystemMetrics": protocol.SystemMetrics{}, "ProcessMetrics": protocol.ProcessMetrics{},
 		"Tool": protocol.Tool{}, "ToolList": protocol.ToolList{}, "ToolCall": protocol.ToolCall{}, "ToolResult": protocol.ToolResult{},
 		"ToolContent": protocol.ToolContent{}, "ChatTokens": protocol.TokenBudget{}, "BrowserStatus": op.BrowserStatus{}, "BrowserTab": op.BrowserTab{},
+		"SyncAnswer": op.SyncAnswer{}, "SyncRefusal": op.SyncRefusal{}, "SyncState": op.SyncState{}, "SyncPolicyState": op.SyncPolicyState{},
+		"SyncPairing": op.SyncPairing{}, "SyncPush": op.SyncPush{}, "SyncSite": op.SyncSite{},
 	} {
-		var want, got []string
-		for field := range reflect.TypeOf(v).Fields() {
-			member, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			want = append(want, member)
-		}
+		want, got := protocol.MemberNames(v), []string{}
 		for member := range d.Components.Schemas[name].Properties {
 			got = append(got, member)
 		}

@@ -53,6 +53,7 @@ func (r *Relay) routes(router access.Router) error {
 	r.origins.AnswerForeign(chatapi.SocketPath, chatapi.ForeignOrigin)
 	r.chat.Register(router)
 	r.plugins.Register(router)
+	r.sync.Register(router)
 	r.shell.Register(router)
 	if r.origins.Extensions() {
 		cookies, err := access.NewPanelStreams(r.cfg.appKey())

@@ -221,7 +221,7 @@ func (s *Session) noteFleeting(kind protocol.StreamKind, stream *Stream) {
 		return
 	}
 	switch kind {
-	case protocol.StreamRead, protocol.StreamHTTP, protocol.StreamCommand:
+	case protocol.StreamRead, protocol.StreamHTTP, protocol.StreamSync, protocol.StreamCommand:
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.fleeting.note(stream)

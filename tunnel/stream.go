@@ -41,7 +41,7 @@ func newStream(s *Session, m *mux.Session, raw *mux.Stream, lane protocol.Lane) 
 
 // serves sets the patience for the stream's kind.
 func (s *Stream) serves(kind protocol.StreamKind) {
-	if kind == protocol.StreamHTTP || kind == protocol.StreamConnect {
+	if kind == protocol.StreamHTTP || kind == protocol.StreamSync || kind == protocol.StreamConnect {
 		s.SetPatience(pipedStall)
 	}
 }

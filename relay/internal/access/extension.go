@@ -32,11 +32,11 @@ const (
 // panelCookies are the only ones of an extension that count.
 var panelCookies = []string{PanelCookieName, PanelSocketCookieName, PanelStreamCookieName}
 
-// panelPaths are what a listed extension may use. One that ends with a slash or a
-// hyphen stands for all that it begins.
+// panelPaths are what a listed extension may use: the side panel's, and what sealed
+// sync posts to. One that ends with a slash or a hyphen stands for all that it begins.
 var panelPaths = []string{
 	"/ws", "/pty-session", "/pty-session/reattach", "/pty-restart", "/pty-dispose", "/claude-available", "/health", "/grants",
-	"/chat-session", "/sse-session", "/sidebar-", "/activity/",
+	"/chat-session", "/sse-session", "/sidebar-", "/activity/", "/sync/",
 }
 
 // extensions are the listed ones, by origin.
@@ -69,7 +69,7 @@ func (e extensions) of(r *http.Request) (origin string, listed bool) {
 	return values[0], e[values[0]]
 }
 
-// may reports whether a listed extension has sent r, to a route of the side panel.
+// may reports whether a listed extension has sent r, to a route that it may use.
 func (e extensions) may(r *http.Request) bool {
 	if _, listed := e.of(r); !listed {
 		return false

@@ -27,7 +27,7 @@ func withExtension(t *testing.T, ids ...string) http.Handler {
 	})))
 }
 
-// A listed extension may use the panel's routes and nothing else; another one
+// A listed extension may use the panel's routes, push cookies, and nothing else; another one
 // nothing; and without a list none anything.
 func TestWhatExtensionsMayUse(t *testing.T) {
 	with, without := withExtension(t, strings.TrimPrefix(listed, ExtensionScheme)), withExtension(t)
@@ -44,7 +44,7 @@ func TestWhatExtensionsMayUse(t *testing.T) {
 	for _, path := range []string{
 		"/ws", "/pty-session", "/pty-session/reattach", "/pty-restart", "/pty-dispose", "/claude-available", "/health", "/grants",
 		"/chat-session", "/sse-session", "/sidebar-command", "/sidebar-chat", "/sidebar-agent/event", "/sidebar-agent/answer", "/sidebar-tabs/switch",
-		"/activity/stream", "/activity/history",
+		"/activity/stream", "/activity/history", "/sync/sb_1/aaaaaaaaaaaaaaaaaaaaaaaaaa",
 	} {
 		if code := status(with, path, "Origin", listed); code != http.StatusOK {
 			t.Errorf("%s: %d", path, code)
@@ -64,7 +64,7 @@ func TestWhatExtensionsMayUse(t *testing.T) {
 		}
 	}
 	for _, path := range []string{
-		"/", "/ws/", "/wsx", "/pty-sessions", "/health/", "/healthz", "/grants/x", "/commands", "/sidebar", "/activity", "/command",
+		"/", "/ws/", "/wsx", "/pty-sessions", "/health/", "/healthz", "/grants/x", "/commands", "/sidebar", "/activity", "/sync", "/command",
 		"/browse.json", "/app-session", "/api/auth/user", "/sessions/ses_1/ptys", "/sessions/ses_1/ptys/pty_1/ws", "/control/commands", "/shell", "/plugin-ws/x",
 	} {
 		if code := status(with, path, "Origin", listed); code != http.StatusForbidden {

@@ -113,8 +113,8 @@ func (o *Origins) Extensions() bool { return len(o.extensions) > 0 }
 // other sender, and whether it is listed.
 func (o *Origins) Extension(r *http.Request) (origin string, listed bool) { return o.extensions.of(r) }
 
-// FromExtension reports whether a listed extension has sent r, to a route of the
-// side panel.
+// FromExtension reports whether a listed extension has sent r, to a route that it
+// may use.
 func (o *Origins) FromExtension(r *http.Request) bool { return o.extensions.may(r) }
 
 // Guard refuses requests with a foreign Host, or with a foreign Origin if they

@@ -66,6 +66,7 @@ var proxied = map[string]protocol.Capability{
 	"GET /sessions/{sid}/metrics":          protocol.CapView,
 	"GET /sessions/{sid}/plugins":          protocol.CapPlugins,
 	"GET /sessions/{sid}/browser":          protocol.CapView,
+	"GET /sessions/{sid}/sync":             protocol.CapView,
 	"GET /sessions/{sid}/browser/frames":   protocol.CapView,
 }
 
