@@ -26,7 +26,7 @@ func accessibleInUse(t *testing.T, browser context.Context, prepare ...step) {
 		{"ses_demo", "pty_1", "gmail", "acc_2", "alice@example.com", "usr_alice", true, json.RawMessage(`{"read_only":true}`)},
 	}
 	relay.approvals.rules = demoRules()
-	relay.env.variables = []protocol.EnvVariable{{Name: "ACME_KEY", Secret: true, BrokerProtected: true, Domains: []string{"api.acme.example"}}, {Name: "PORT", PTYID: "pty_1"}}
+	relay.env.variables = []op.EnvVariable{{Name: "ACME_KEY", Secret: true, BrokerProtected: true, Domains: []string{"api.acme.example"}}, {Name: "PORT", PTYID: "pty_1"}}
 	relay.addRecording(pty, time.Date(2026, 3, 14, 9, 26, 53, 0, time.UTC), events())
 	relay.recordings[0].info.Note = "Ended early: the disk was full"
 	relay.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // Those who may approve see at once what is asked for, decide, and see who was
@@ -270,7 +271,7 @@ func shotsOfApprovals(t *testing.T, browser context.Context, prefix string, prep
 	relay.mu.Lock()
 	relay.ptys[0].info.Egress = protocol.EgressEnforced
 	relay.approvals.rules = demoRules()
-	relay.env.variables = []protocol.EnvVariable{
+	relay.env.variables = []op.EnvVariable{
 		{Name: "ANTHROPIC_API_KEY", Secret: true, BrokerProtected: true}, {Name: "PORT", PTYID: "pty_1"},
 		{Name: "ACME_KEY", Secret: true, BrokerProtected: true, Domains: []string{"api.acme.example"}},
 	}

@@ -307,6 +307,7 @@ func TestBrowser(t *testing.T) {
 		"refused for good": testRefusedForGood, "unknown outcome": testUnknownOutcome, "turns": testTurns, "integrations": testIntegrations, "live browser": testLiveBrowser, "chat": testChat,
 		"chat questions": testChatQuestions, "chat messages": testChatMessages, "chat elsewhere": testChatElsewhere, "plugin pages": testPluginPages,
 		"side panel": testSidePanel, "waiting terminal": testWaitingTerminal, "tabs of one’s own": testMyTabs, "no extension": testNoExtension,
+		"signed-in sites": testSignedIn, "paired from the page": testPairing, "what is taken": testSyncPolicy,
 	} {
 		running.Go(func() {
 			turns <- struct{}{}

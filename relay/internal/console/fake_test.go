@@ -46,6 +46,7 @@ type fakeRelay struct {
 	tabs       fakeTabs
 	chat       fakeChat
 	plugins    fakePlugins
+	sync       fakeSync
 
 	unknown int                       // so many answers to a change are lost
 	made    map[string]protocol.PTYID // terminals, by the key under which they were asked for
@@ -107,6 +108,7 @@ func newFakeRelay(t testing.TB, more ...string) *fakeRelay {
 	f.registerBoard(mux)
 	f.registerChromium(mux)
 	f.registerTabs(mux)
+	f.registerSync(mux)
 	f.registerChat(mux)
 	previews := f.registerPlugins(t, mux)
 	f.Server = httptest.NewServer(f.front(mux))

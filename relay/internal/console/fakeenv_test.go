@@ -7,11 +7,12 @@ import (
 	"slices"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // fakeEnv is what people have set. Guarded by the relay's mu.
 type fakeEnv struct {
-	variables []protocol.EnvVariable
+	variables []op.EnvVariable
 	values    map[string]string
 	applied   []bool // of each request, whether running shells take part
 }
@@ -22,7 +23,7 @@ func (f *fakeRelay) listEnv(w http.ResponseWriter, r *http.Request) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	answer(w, 200, protocol.EnvList{Variables: append([]protocol.EnvVariable{}, f.env.variables...)})
+	answer(w, 200, op.EnvList{Variables: append([]op.EnvVariable{}, f.env.variables...)})
 }
 
 func (f *fakeRelay) applyEnv(w http.ResponseWriter, r *http.Request) {
@@ -58,17 +59,17 @@ func (f *fakeRelay) applyEnv(w http.ResponseWriter, r *http.Request) {
 		f.env.values = make(map[string]string)
 	}
 	f.env.applied = append(f.env.applied, body.ApplyNow)
-	put := func(v protocol.EnvVariable, value string) {
+	put := func(v op.EnvVariable, value string) {
 		f.env.drop(v.Name, pty)
 		v.PTYID = pty
 		f.env.variables = append(f.env.variables, v)
 		f.env.values[v.Name] = value
 	}
 	for _, name := range slices.Sorted(maps.Keys(body.Set)) {
-		put(protocol.EnvVariable{Name: name}, body.Set[name])
+		put(op.EnvVariable{Name: name}, body.Set[name])
 	}
 	for _, name := range slices.Sorted(maps.Keys(body.Secrets)) {
-		v := protocol.EnvVariable{Name: name, Secret: true, BrokerProtected: body.Secrets[name].BrokerProtected}
+		v := op.EnvVariable{Name: name, Secret: true, BrokerProtected: body.Secrets[name].BrokerProtected}
 		for _, domain := range body.ApprovedDomains {
 			if domain.SecretName == name {
 				v.Domains = append(v.Domains, domain.Domain)
@@ -83,5 +84,5 @@ func (f *fakeRelay) applyEnv(w http.ResponseWriter, r *http.Request) {
 }
 
 func (e *fakeEnv) drop(name string, pty protocol.PTYID) {
-	e.variables = slices.DeleteFunc(e.variables, func(v protocol.EnvVariable) bool { return v.Name == name && v.PTYID == pty })
+	e.variables = slices.DeleteFunc(e.variables, func(v op.EnvVariable) bool { return v.Name == name && v.PTYID == pty })
 }

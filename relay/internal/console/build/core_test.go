@@ -270,7 +270,8 @@ var mayImport = map[string]string{
 	"mytabs":       "ui",
 	"plugins":      "ui",
 	"recordings":   "ui",
-	"page":         "ui integrations agents terminal approvals env files browser chat mytabs plugins recordings",
+	"sync":         "ui",
+	"page":         "ui integrations agents terminal approvals env files browser chat mytabs plugins recordings sync",
 	".":            "ui page",
 }
 

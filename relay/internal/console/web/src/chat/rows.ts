@@ -32,13 +32,19 @@ export class Rows {
 
   readonly #box: HTMLElement; // scrolls
   #end = true; // the end is in view, as the person has it
+  #height = 0; // of the box, as far as that was looked after
 
   constructor(private readonly list: HTMLElement, private readonly actions: RowActions) {
     this.#box = list.parentElement ?? list;
+    // An event of our own scrolling may come when the box has just become smaller:
+    // that isn't the person leaving the end.
     this.#box.addEventListener('scroll', () => {
-      this.#end = this.#atEnd();
+      if (this.#box.clientHeight === this.#height) this.#end = this.#atEnd();
     });
-    new ResizeObserver(() => this.#end && this.#toEnd()).observe(this.#box); // what stands below takes of its room
+    new ResizeObserver(() => { // what stands below takes of its room
+      this.#height = this.#box.clientHeight;
+      if (this.#end) this.#toEnd();
+    }).observe(this.#box);
   }
 
   // draw shows the rows, and keeps the newest in view where it was. A new question

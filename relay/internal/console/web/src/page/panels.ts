@@ -1,5 +1,5 @@
 // What can stand beside the terminal: its agent, conversations with coding agents,
-// the sandbox's files and its browser, and tabs of people's own.
+// the sandbox's files and its browser, whose logins that has, and tabs of people's own.
 
 import type { Control, Session, SessionInfo } from '@fairlead/core';
 import type { AgentView } from '../agents/agents.ts';
@@ -9,6 +9,7 @@ import { Chat } from '../chat/chat.ts';
 import type { Terminals } from '../chat/elsewhere.ts';
 import { Files } from '../files/panel.ts';
 import { MyTabs } from '../mytabs/panel.ts';
+import { Sync } from '../sync/sync.ts';
 import { Side } from '../ui/side.ts';
 
 export interface PanelHooks {
@@ -26,6 +27,7 @@ export class Panels {
     const side = new Side(() => hooks.leave());
     this.#agent = new AgentPanel(session, side, { you, dashboard, mayUseTools: capabilities.includes('mcp') });
     new BrowserPanel(session, side);
+    new Sync(session, side, { you, dashboard, mayChange: capabilities.includes('sync'), name: hooks.name });
     new MyTabs(session, side, { you, mayUse: capabilities.includes('mcp') });
     this.#chat = new Chat(session, side, { ...hooks, you, mayTalk: capabilities.includes('chat'), mayApprove: capabilities.includes('approve') });
     if (capabilities.includes('files.read')) new Files(session, side, capabilities.includes('files.write'));
