@@ -46,6 +46,10 @@ for tool in "$@"; do
 		command -v zsh >/dev/null 2>&1 || install zsh ||
 			echo "zsh is missing: the test that sets variables in a running zsh is skipped" >&2
 		;;
+	dbus-daemon)
+		command -v dbus-daemon >/dev/null 2>&1 || install dbus-daemon ||
+			echo "dbus-daemon is missing: the tests of desktops' keyrings are skipped" >&2
+		;;
 	cc)
 		command -v cc >/dev/null 2>&1 || install gcc libc6-dev ||
 			{ echo "a C compiler is missing: go test -race needs one (Debian: gcc)" >&2; exit 1; }
