@@ -1,5 +1,5 @@
-// Package extension writes our browser extension, made of parts: the side panel
-// and a person's tabs as targets today, sealed sync when it is built.
+// Package extension writes our browser extension, made of parts: the side panel, a
+// person's tabs as targets, and sealed sync.
 //
 // Its scripts and pages are written in TypeScript under web/, bundled into dist/
 // by the program in build/, and embedded here. What depends on where it is used,
@@ -49,7 +49,7 @@ func Make(opts Options) (*Extension, error) {
 	if opts.Origins, err = checkOrigins(opts.Origins); err != nil {
 		return nil, err
 	}
-	config, err := configuration(opts, slices.ContainsFunc(chosen, func(p part) bool { return p.pages }))
+	config, err := configuration(&opts, chosen)
 	if err != nil {
 		return nil, err
 	}

@@ -32,6 +32,8 @@ func manifestOf(t testing.TB, e *extension.Extension) (m struct {
 	Permissions []string `json:"permissions"`
 	Optional    []string `json:"optional_permissions"`
 	Hosts       []string `json:"host_permissions"`
+	Sites       []string `json:"optional_host_permissions"`
+	Chrome      string   `json:"minimum_chrome_version"`
 	Worker      struct {
 		File string `json:"service_worker"`
 	} `json:"background"`
@@ -153,6 +155,41 @@ func TestPagesManifest(t *testing.T) {
 	}
 }
 
+// syncFor are the options of the part sync alone.
+func syncFor(origin, control string) extension.Options {
+	return extension.Options{Parts: []string{"sync"}, Origins: []string{origin}, ControlPlane: control}
+}
+
+// The part sync is in no extension that didn't ask for it. It has no site's
+// permission: Chrome asks the person for each, when she adds it.
+func TestSyncManifest(t *testing.T) {
+	t.Parallel()
+	const control = "https://control.example/.well-known/jwks.json"
+	for _, parts := range [][]string{nil, {"panel"}, {"panel", "pages"}} {
+		e := make1(t, extension.Options{Parts: parts, Origins: []string{"https://a.example"}, JWKS: control})
+		if m := manifestOf(t, e); slices.Contains(e.Parts, "sync") || slices.Contains(m.Permissions, "cookies") || m.Sites != nil || m.Chrome != "120" {
+			t.Errorf("%v: it may %v, at %v, from Chrome %s on", parts, m.Permissions, m.Sites, m.Chrome)
+		}
+	}
+	m := manifestOf(t, make1(t, syncFor("https://a.example", "https://control.example")))
+	if want := []string{"activeTab", "alarms", "cookies", "storage"}; !slices.Equal(m.Permissions, want) || m.Optional != nil || m.Scripts != nil || m.Connectable.Matches != nil {
+		t.Errorf("permissions are %v and %v, scripts %v; want %v", m.Permissions, m.Optional, m.Scripts, want)
+	}
+	hosts := []string{"https://a.example/*", "https://control.example/*"}
+	if !slices.Equal(m.Hosts, hosts) || !slices.Equal(m.Sites, []string{"*://*/*"}) || m.Chrome != "133" || m.Action.Popup != "sync.html" {
+		t.Errorf("hosts are %v, sites %v, from Chrome %s on, the popup is %q", m.Hosts, m.Sites, m.Chrome, m.Action.Popup)
+	}
+	// With all parts there is one popup, which leads on, and the control plane once.
+	e := make1(t, extension.Options{Parts: []string{"panel", "pages", "sync"}, Origins: []string{"https://a.example"}, JWKS: control})
+	if m := manifestOf(t, e); m.Action.Popup != "pages.html" || !slices.Equal(m.Hosts, hosts) || e.Files["sync.html"] == nil {
+		t.Errorf("hosts are %v, the popup is %q of %v", m.Hosts, m.Action.Popup, e.Names())
+	}
+	var config struct{ ControlPlane string }
+	if err := json.Unmarshal(e.Files["config.json"], &config); err != nil || config.ControlPlane != "https://control.example" {
+		t.Errorf("config.json is %s (%v)", e.Files["config.json"], err)
+	}
+}
+
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -168,7 +205,10 @@ func TestRefused(t *testing.T) {
 		"keys that are none": {extension.Options{Parts: []string{"pages"}, Origins: []string{"http://a"}, Keys: []byte(`{"keys":[]}`)}, protocol.KindInvalid, "no usable key"},
 		"keys of two kinds":  {extension.Options{Parts: []string{"pages"}, Origins: []string{"http://a"}, JWKS: "http://b/k", Keys: []byte(`{}`)}, protocol.KindInvalid, "not both"},
 		"a wild exception":   {extension.Options{Parts: []string{"pages"}, Origins: []string{"http://a"}, JWKS: "http://b/k", Except: []string{"https://*.b"}}, protocol.KindInvalid, "not an origin"},
-		"one of them":        {extension.Options{Parts: []string{"panel", "sync"}, Origins: []string{"http://a"}}, protocol.KindUnsupported, "sync isn't built yet"},
+		"sync, and nowhere":  {extension.Options{Parts: []string{"sync"}, Origins: []string{"http://a"}}, protocol.KindInvalid, "control plane's own address"},
+		"sync at a relay":    {syncFor("http://a", "http://a"), protocol.KindInvalid, "is a relay"},
+		"sync in the clear":  {syncFor("http://a", "http://control.example"), protocol.KindInvalid, "needs https://"},
+		"sync at a path":     {syncFor("http://a", "https://control.example/x"), protocol.KindInvalid, "not an origin"},
 		"another part":       {extension.Options{Parts: []string{"panels"}, Origins: []string{"http://a"}}, protocol.KindInvalid, "panel, pages, sync"},
 		"no origin":          {extension.Options{}, protocol.KindInvalid, "origin of a relay"},
 		"a path":             {extension.Options{Origins: []string{"https://a/b"}}, protocol.KindInvalid, "not an origin"},

@@ -21,6 +21,9 @@ type Options struct {
 	Keys   json.RawMessage // a JWK set for an extension without that address
 	Tabs   string          // [TabsShared], which empty means, or [TabsAll]
 	Except []string        // origins that no command touches, nor what is below: of previews
+
+	// Of the part sync.
+	ControlPlane string // the control plane's own origin; empty: JWKS's
 }
 
 // Which tabs the part pages may touch.

@@ -8,30 +8,43 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
-// configuration returns config.json: what the scripts have to know, those of pages
-// more than the others.
-func configuration(opts Options, pages bool) (map[string]any, error) {
+// configuration returns config.json: what the scripts have to know, those of some
+// parts more than the others.
+func configuration(opts *Options, parts []part) (map[string]any, error) {
 	config := map[string]any{"origins": opts.Origins}
-	if !pages {
-		return config, nil
+	for _, p := range parts {
+		var err error
+		if p.pages {
+			err = configurePages(opts, config)
+		}
+		if p.sites {
+			err = configureSync(opts, config)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	if err := checkKeys(opts); err != nil {
-		return nil, err
+	return config, nil
+}
+
+func configurePages(opts *Options, config map[string]any) error {
+	if err := checkKeys(*opts); err != nil {
+		return err
 	}
 	except, err := distinctOrigins(opts.Except)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	switch opts.Tabs {
 	case "":
 		opts.Tabs = TabsShared
 	case TabsShared, TabsAll:
 	default:
-		return nil, protocol.Errorf(protocol.KindInvalid, "tabs %q: want %s or %s", opts.Tabs, TabsShared, TabsAll)
+		return protocol.Errorf(protocol.KindInvalid, "tabs %q: want %s or %s", opts.Tabs, TabsShared, TabsAll)
 	}
 	config["tabs"], config["jwks"], config["keys"] = opts.Tabs, opts.JWKS, opts.Keys
 	config["except"] = append([]string{}, except...)
-	return config, nil
+	return nil
 }
 
 // checkKeys checks where the keys come from that commands are signed with: the
@@ -60,14 +73,6 @@ func checkKeys(opts Options) error {
 	}
 	if slices.Contains(opts.Origins, origin) {
 		return protocol.Errorf(protocol.KindInvalid, "%s is a relay: keys come from the control plane's own address, as at a relay they are the relay's word", origin)
-	}
-	return nil
-}
-
-// keyHosts is the control plane's origin, where keys come from.
-func keyHosts(opts Options) []string {
-	if u, err := url.Parse(opts.JWKS); err == nil && u.Host != "" {
-		return []string{u.Scheme + "://" + u.Host}
 	}
 	return nil
 }

@@ -3,33 +3,35 @@ package extension
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// A part is what an extension can be made of. A part that isn't built yet has its
-// name alone, so that it can be said.
+// A part is what an extension can be made of.
 type part struct {
 	name  string
-	built bool
 	named bool   // only in an extension that asks for it by name
 	does  string // for the manifest's description
 
 	// What it adds to the manifest.
 	permissions []string
 	optional    []string // asked for when the person switches on what needs them
+	sites       bool     // so are sites, each one when she names it
+	chrome      int      // the least version of Chrome; 0: minimumChrome
 	panel       string   // page of the side panel
 	content     []string // scripts in the relays' pages
 	worker      string   // module of the service worker
-	popup       string   // page that the button opens
+	popup       string   // page that the button opens, where no part before has one
 	pages       bool     // pages of the relays may speak to it, which it checks by keys
+	control     bool     // it asks the control plane, at its own address
 }
 
 // all are the parts, in the order in which a manifest names what they need.
 var all = []part{
 	{
-		name: "panel", built: true,
+		name:        "panel",
 		does:        "Claude Code in a sandbox, beside the page: a terminal and a chat.",
 		permissions: []string{"sidePanel", "storage"},
 		optional:    []string{"tabs"}, // addresses of the person's tabs
@@ -39,17 +41,28 @@ var all = []part{
 	},
 	{
 		// It can drive the person's tabs, so nobody gets it who didn't ask for it.
-		name: "pages", built: true, named: true,
+		name: "pages", named: true,
 		does:        "Runs what a session of yours has signed in tabs that you share with it.",
 		permissions: []string{"alarms", "debugger", "storage", "tabs"},
 		worker:      "pages-worker.js",
 		popup:       "pages.html",
 		pages:       true,
+		control:     true,
 	},
-	{name: "sync"},
+	{
+		// It can read the cookies of sites that the person names.
+		name: "sync", named: true,
+		does:        "Keeps a sandbox signed in at the sites that you add.",
+		permissions: []string{"activeTab", "alarms", "cookies", "storage"}, // by activeTab the popup knows which site is in front
+		sites:       true,
+		chrome:      133, // X25519
+		worker:      "sync-worker.js",
+		popup:       "sync.html",
+		control:     true,
+	},
 }
 
-// Parts returns the names of all parts, built or not.
+// Parts returns the names of all parts.
 func Parts() []string {
 	var names []string
 	for _, p := range all {
@@ -58,22 +71,11 @@ func Parts() []string {
 	return names
 }
 
-// BuiltParts returns the names of those that are built.
-func BuiltParts() []string {
-	var names []string
-	for _, p := range all {
-		if p.built {
-			names = append(names, p.name)
-		}
-	}
-	return names
-}
-
 // defaultParts returns the names of those that an extension has when none is named.
 func defaultParts() []string {
 	var names []string
 	for _, p := range all {
-		if p.built && !p.named {
+		if !p.named {
 			names = append(names, p.name)
 		}
 	}
@@ -87,12 +89,8 @@ func choose(names []string) ([]part, error) {
 		names = defaultParts()
 	}
 	for _, name := range names {
-		i := slices.IndexFunc(all, func(p part) bool { return p.name == name })
-		if i < 0 {
+		if !slices.Contains(Parts(), name) {
 			return nil, protocol.Errorf(protocol.KindInvalid, "part %q: want %s", name, strings.Join(Parts(), ", "))
-		}
-		if !all[i].built {
-			return nil, protocol.Errorf(protocol.KindUnsupported, "the part %s isn't built yet: an extension can have %s today", name, strings.Join(BuiltParts(), ", "))
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(p part) bool { return !slices.Contains(names, p.name) }), nil
@@ -101,8 +99,12 @@ func choose(names []string) ([]part, error) {
 // icons are by their sizes.
 var icons = map[string]string{"16": "icon-16.png", "32": "icon-32.png", "48": "icon-48.png", "128": "icon-128.png"}
 
-// minimumChrome has all that the scripts use.
-const minimumChrome = "120"
+// minimumChrome has all that the scripts use, of most parts.
+const minimumChrome = 120
+
+// anySite is what the person may be asked for, of which Chrome asks for one site's at a
+// time. One of both schemes: it lets nobody ask for *://a.example/* by one of each.
+var anySite = []string{"*://*/*"}
 
 // manifest returns the manifest of an extension with these parts. What a part
 // doesn't need isn't in it.
@@ -111,11 +113,12 @@ func manifest(parts []part, opts Options, key string) map[string]any {
 	if version == "" {
 		version = "1.0.0"
 	}
-	hosts := slices.Clone(opts.Origins)
+	hosts, chrome := slices.Clone(opts.Origins), minimumChrome
 	for _, p := range parts {
-		if p.pages {
-			hosts = append(hosts, keyHosts(opts)...)
-		}
+		chrome = max(chrome, p.chrome)
+	}
+	if slices.ContainsFunc(parts, func(p part) bool { return p.control }) {
+		hosts = append(hosts, controlHosts(opts)...)
 	}
 	action := map[string]any{"default_title": "fairlead", "default_icon": icons}
 	m := map[string]any{
@@ -123,7 +126,7 @@ func manifest(parts []part, opts Options, key string) map[string]any {
 		"name":                    "fairlead",
 		"version":                 version,
 		"key":                     key,
-		"minimum_chrome_version":  minimumChrome,
+		"minimum_chrome_version":  strconv.Itoa(chrome),
 		"background":              map[string]any{"service_worker": "worker-all.js", "type": "module"},
 		"action":                  action,
 		"icons":                   icons,
@@ -137,8 +140,11 @@ func manifest(parts []part, opts Options, key string) map[string]any {
 		if p.panel != "" {
 			m["side_panel"] = map[string]any{"default_path": p.panel}
 		}
-		if p.popup != "" {
+		if _, taken := action["default_popup"]; p.popup != "" && !taken {
 			action["default_popup"] = p.popup
+		}
+		if p.sites {
+			m["optional_host_permissions"] = anySite
 		}
 		if p.pages {
 			m["externally_connectable"] = map[string]any{"matches": patterns(opts.Origins)}
@@ -170,7 +176,7 @@ func patterns(origins []string) []string {
 }
 
 // policy is that of the extension's pages: our own scripts and styles, no markup
-// out of strings, and connections to the relays alone.
+// out of strings, and connections to the relays and the control plane alone.
 func policy(origins []string) string {
 	connect := "connect-src 'self'"
 	for _, origin := range origins {

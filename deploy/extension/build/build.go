@@ -23,6 +23,10 @@ var parts = map[string]struct{ scripts, pages []string }{
 		scripts: []string{"pages/pages-worker.ts", "pages/pages.ts"},
 		pages:   []string{"pages/pages.html"},
 	},
+	"sync": {
+		scripts: []string{"sync/sync-worker.ts", "sync/sync.ts"},
+		pages:   []string{"sync/sync.html"},
+	},
 }
 
 // build writes dir/dist.

@@ -2,6 +2,7 @@
 // beyond the worker's life, an hour at most.
 
 import type { Area } from './area.ts';
+import { boundedText } from './bounded.ts';
 import { type decode, KeySet, unknownKey, wrongSignature } from './jws.ts';
 import { auth, Refusal } from './refusal.ts';
 
@@ -108,19 +109,6 @@ const mostBytes = 64 << 10;
 // followed, and nobody waits for long.
 export async function fetchKeys(address: string): Promise<string> {
   const response = await fetch(address, { redirect: 'error', credentials: 'omit', cache: 'no-store', referrerPolicy: 'no-referrer', signal: AbortSignal.timeout(5_000) });
-  if (response.status !== 200 || response.body === null) throw new Error(`status ${response.status}`);
-  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-  const reader = response.body.getReader();
-  let text = '';
-  let bytes = 0;
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return text + decoder.decode();
-    bytes += value.length;
-    if (bytes > mostBytes) {
-      await reader.cancel();
-      throw new Error('too large');
-    }
-    text += decoder.decode(value, { stream: true });
-  }
+  if (response.status !== 200) throw new Error(`status ${response.status}`);
+  return await boundedText(response, mostBytes);
 }

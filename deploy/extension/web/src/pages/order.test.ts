@@ -53,7 +53,8 @@ const apart = new Set(['no closed profile+an unknown key', 'too early+too late',
 
 const b64 = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString('base64url');
 
-async function rig() {
+// rig has a relay that answers callbacks with statuses, then with 204.
+async function rig(...statuses: number[]) {
   const pair = await crypto.subtle.generateKey({ name: 'ECDSA', namedCurve: 'P-256' }, true, ['sign', 'verify']);
   const { kty, crv, x, y } = await crypto.subtle.exportKey('jwk', pair.publicKey);
   const keys = (await KeySet.read(JSON.stringify({ keys: [{ kty, crv, x, y, kid: 'k1' }] }))) ?? KeySet.empty;
@@ -62,9 +63,10 @@ async function rig() {
   const kept = new Memory();
   const ledger = new Ledger(kept, 'w', () => clock);
   const ran: string[] = [];
+  const told: string[] = [];
   const intake = new Intake({
     here: () => ({ extensionId: 'ours', browserId: 'br_' + 'a'.repeat(26), tabs: 'shared', origins, allowed: sitesBut(origins), stopped: false, verify: (token) => keys.verify(token), now: () => clock }),
-    ledger, callbacks: new Callbacks(ledger, () => Promise.resolve(204), () => clock, () => Promise.resolve()),
+    ledger, callbacks: new Callbacks(ledger, (_, __, body) => (told.push(body), Promise.resolve(statuses.shift() ?? 204)), () => clock, () => Promise.resolve()),
     arm: () => Promise.resolve(), ran: () => undefined,
     run: (order) => {
       ran.push(order.commandId);
@@ -92,7 +94,7 @@ async function rig() {
     const { ok, error } = await intake.invoke(await message(commandId, ...wrong));
     return ok ? 'accepted' : `${error?.name ?? ''}: ${error?.message ?? ''}`;
   };
-  return { answer, ran, intake, message, kept, later: (ms: number) => (clock += ms) };
+  return { answer, ran, told, ledger, intake, message, kept, later: (ms: number) => (clock += ms) };
 }
 
 test('of two faults the one that is looked for earlier is the answer', async () => {
@@ -131,4 +133,23 @@ test('a hundred at once with one id: one run, a hundred equal answers', async ()
     answers.push(...many.map((a) => JSON.stringify(a)));
   }
   assert.deepEqual([new Set(answers).size, ran], [1, ['cmd_1']], answers[0]);
+});
+
+test('a command that is sent again is answered, doesn’t run, and is told again if no relay knew of it', async () => {
+  const { answer, ran, told, ledger } = await rig(404);
+  const turns = 1_000; // far more than it takes
+  const settled = async (n: number) => {
+    for (let turn = 0; told.length < n; turn++) {
+      assert.ok(turn < turns, `told ${told.length} times, of ${n}`);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  };
+  assert.equal(await answer('cmd_1'), 'accepted');
+  await settled(1);
+  assert.equal(await answer('cmd_1'), 'accepted');
+  await settled(2);
+  while (await ledger.busy()) await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(await answer('cmd_1'), 'accepted');
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual([ran, told.length], [['cmd_1'], 2]);
 });

@@ -7,6 +7,7 @@ import { configuration, ownOf } from './config.ts';
 import { minutesLeft, summary, what } from './phrases.ts';
 import { sitesBut, siteOf } from './sites.ts';
 import type { State, Wish } from './told.ts';
+import { front } from '../tabs/front.ts';
 import { title } from '../tabs/url.ts';
 
 let port: chrome.runtime.Port | undefined;
@@ -34,11 +35,7 @@ function wish(wanted: Wish): void {
 }
 
 async function look(): Promise<void> {
-  // A popup belongs to the tab in front; a page of its own, to the one before it.
-  const own = chrome.runtime.getURL('');
-  const [front] = await chrome.tabs.query({ active: true, currentWindow: true });
-  const others = async () => (await chrome.tabs.query({})).filter(({ url }) => url?.startsWith(own) !== true).sort((a, b) => (b.lastAccessed ?? 0) - (a.lastAccessed ?? 0));
-  here = front?.url?.startsWith(own) === true ? (await others())[0] : front;
+  here = await front();
   await draw();
 }
 
@@ -100,6 +97,7 @@ byId('share', HTMLFormElement).addEventListener('submit', (event) => {
 });
 byId('stop').addEventListener('click', () => wish({ do: 'stop' }));
 byId('resume').addEventListener('click', () => wish({ do: 'resume' }));
+setHidden('sync', !('cookies' in chrome));
 setHidden('panel', !('sidePanel' in chrome));
 byId('panel').addEventListener('click', () => {
   if (here !== undefined) void chrome.sidePanel.open({ windowId: here.windowId }).then(() => window.close());

@@ -71,6 +71,12 @@ test('a tab that isn’t shared, or no longer, a person who has stopped all, a t
   await failed([site], { ended: () => Promise.resolve('the tab was closed'), send: () => new Promise(() => undefined) }, /^TargetError: the tab was closed/, ['attach', 'Fetch.enable', 'detach']);
 });
 
+test('what was cut off is unknown: it may have been done', async () => {
+  const { s, did } = around([site], { send: (_, method) => (method === 'Fetch.enable' ? Promise.resolve() : Promise.reject(new Error('Detached while handling command.'))) });
+  assert.equal((await run(order(), s)).status, 'unknown');
+  assert.equal(did.at(-1), 'detach');
+});
+
 test('an answer that doesn’t come in time is unknown; a call that wasn’t sent has expired', async () => {
   let expire = (): void => undefined;
   const late = () => ({ wait: new Promise<void>((resolve) => (expire = resolve)), cancel: () => undefined });

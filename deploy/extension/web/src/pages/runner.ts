@@ -49,7 +49,7 @@ export async function run(order: Order, s: Surroundings): Promise<Outcome> {
   }
 }
 
-// late is thrown for a call that was sent, and not answered while anybody waits.
+// late is thrown for a call that was sent, and whose answer nobody will get.
 const late = new Error('late');
 
 async function drive(order: Order, s: Surroundings): Promise<unknown> {
@@ -90,7 +90,7 @@ async function call(order: Order, s: Surroundings): Promise<unknown> {
     if (s.stopped()) throw noTarget(stopped);
     if (sessionId !== '' && !(await s.shared(tabId, sessionId))) throw noTarget('the tab is not shared with that session any more');
     sent = true;
-    const response = await or(s.browser.send(tabId, method, params).catch((e: unknown) => Promise.reject(noTarget(reason(e)))));
+    const response = await or(s.browser.send(tabId, method, params).catch((e: unknown) => Promise.reject(cutOff(e) ? late : noTarget(reason(e)))));
     await or(look(tabId, s));
     return method === 'Page.getNavigationHistory' ? withoutOurs(response, s.allowed) : response;
   } finally {
@@ -133,6 +133,10 @@ function withoutOurs(history: unknown, allowed: Allowed): unknown {
   const entries = visits(history).map((visit) => (allowed(visit.url) ? visit : { ...visit, url: '', userTypedURL: '', title: '' }));
   return { ...(history as object), entries };
 }
+
+// cutOff tells whether a call had reached the tab when the debugger was taken off,
+// as when the browser ends: it may have been done.
+const cutOff = (e: unknown): boolean => reason(e).startsWith('Detached while handling command');
 
 // reason is what Chrome says of a failure. It is about the tab, and of no length.
 function reason(e: unknown): string {
