@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/syncdoor"
 )
 
 // Config is what a relay is told at its start.
@@ -49,6 +50,14 @@ type Config struct {
 	// many chat sockets; default 256.
 	SocketsPerPerson int
 
+	// NoIOURing has each viewer sent to by a call of its own, as where the kernel has no
+	// io_uring.
+	NoIOURing bool
+
+	// SyncMaxBytes bounds what a laptop pushes at once (seed 004), in bytes; default
+	// DefaultSyncMaxBytes.
+	SyncMaxBytes int
+
 	AdminListen string
 
 	// PreviewListen is the address that serves previews, by the same rules as
@@ -80,6 +89,9 @@ type Config struct {
 
 // WebSocketOff as an address: no tunnels over WebSocket.
 const WebSocketOff = "off"
+
+// DefaultSyncMaxBytes is Config.SyncMaxBytes where nothing is said.
+const DefaultSyncMaxBytes = syncdoor.DefaultMaxBytes
 
 // defaultRegistrations is RegistrationsPerSecond of a Config that says nothing.
 const defaultRegistrations = 200
@@ -113,6 +125,9 @@ func (c *Config) check() error {
 	}
 	if c.SocketsPerPerson < 0 {
 		return fmt.Errorf("--sockets-per-person must be more than 0")
+	}
+	if c.SyncMaxBytes < 0 {
+		return fmt.Errorf("--sync-max-bytes must be more than 0")
 	}
 	if c.KeysMaxAge < 0 {
 		return fmt.Errorf("--keys-max-age must be more than 0")

@@ -29,6 +29,7 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/connectproxy"
 	"github.com/fairlead/fairlead/relay/internal/dispatch"
 	"github.com/fairlead/fairlead/relay/internal/fleet"
+	"github.com/fairlead/fairlead/relay/internal/gateway"
 	"github.com/fairlead/fairlead/relay/internal/hub"
 	"github.com/fairlead/fairlead/relay/internal/pagestream"
 	"github.com/fairlead/fairlead/relay/internal/panelapi"
@@ -37,6 +38,7 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/rejects"
 	"github.com/fairlead/fairlead/relay/internal/reverseproxy"
 	"github.com/fairlead/fairlead/relay/internal/shellapi"
+	"github.com/fairlead/fairlead/relay/internal/syncdoor"
 	"github.com/fairlead/fairlead/relay/internal/webapp"
 	"github.com/fairlead/fairlead/tunnel"
 )
@@ -84,6 +86,7 @@ type shared struct {
 	chat    *chatapi.API
 	web     *webapp.Desk
 	plugins *pluginapi.API
+	sync    *syncdoor.Door
 	panel   *panelapi.API
 	shell   *shellapi.API
 }
@@ -116,6 +119,9 @@ func assemble(cfg Config) *Relay {
 	r.fleet = fleet.New(r.keys, r.revoked, r.log)
 	r.registry.MustRegister(r.fleet, r.fleet.Traffic())
 	r.hubs = hub.NewSet(r.fleet, r.log, hub.NewMetrics(r.registry))
+	if cfg.NoIOURing {
+		r.hubs.SendDirectly()
+	}
 	r.chats = chathub.NewSet(chathub.Options{
 		Tunnels: r.fleet, Grants: r.grants, Log: r.log, Metrics: chathub.NewMetrics(r.registry),
 	})
@@ -144,6 +150,9 @@ func assemble(cfg Config) *Relay {
 	r.shell = &shellapi.API{
 		Desk: r.web, Hubs: r.hubs, Dispatcher: r.dispatcher, Rejects: r.refused, Metrics: shellapi.NewMetrics(r.registry), Log: r.log,
 	}
+	r.sync = syncdoor.New(syncdoor.Options{
+		Tunnels: r.fleet, BehindProxy: cfg.BehindProxy, MaxBytes: int64(cfg.SyncMaxBytes), Metrics: syncdoor.NewMetrics(r.registry), Log: r.log,
+	})
 	r.connect = &connectproxy.Proxy{Address: cfg.ControlPlaneConnect, Log: r.log}
 	r.ofState()
 	return r
@@ -182,7 +191,7 @@ func (r *Relay) listenPublic(address string) (net.Listener, error) {
 		listener.Close()
 		return nil, err
 	}
-	return tls.NewListener(listener, config), nil
+	return tls.NewListener(gateway.Gated(listener), config), nil
 }
 
 // listenPreviews opens the listener of the previews, if there are any.

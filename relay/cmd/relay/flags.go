@@ -31,6 +31,8 @@ func declare(c *program.Command) *flags {
 	c.String(&f.TunnelWebSocketListen, "tunnel-websocket-listen", "", "TCP `address` that agents dial when UDP doesn't get through, or off (default: the port of --tunnel-listen)")
 	c.Float(&f.RegistrationsPerSecond, "registrations-per-second", 200, "`number` of agents that may register per second")
 	c.Int(&f.SocketsPerPerson, "sockets-per-person", 256, "`number` of terminal sockets that one person may have, and of chat sockets")
+	c.Bool(&f.NoIOURing, "no-io-uring", false, "send to each viewer by a system call of its own, rather than to many by io_uring")
+	c.Int(&f.SyncMaxBytes, "sync-max-bytes", relay.DefaultSyncMaxBytes, "`size` of what a laptop may push of its browser at once")
 	c.String(&f.TunnelCert, "tunnel-cert", "", "PEM `file` with the certificate that agents verify")
 	c.String(&f.TunnelKey, "tunnel-key", "", "PEM `file` with that certificate's key")
 	c.String(&f.AdminListen, "admin-listen", "127.0.0.1:9090", "`address` for health, metrics and profiles")

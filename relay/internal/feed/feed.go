@@ -21,6 +21,9 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/replay"
 )
 
+// MaxAtOnce bounds the readers that Deliver offers output together.
+const MaxAtOnce = 64
+
 // MaxBatch bounds the output that [Reader.Next] returns at a time, and so how
 // long a text frame waits behind output.
 const MaxBatch = 128 << 10
@@ -46,6 +49,7 @@ type Feed struct {
 
 	// Owned by the reader of the stream.
 	arrived time.Time // of the oldest output that Deliver has not offered; zero: none
+	offered []*Reader // reused by Deliver
 
 	// Guarded by mu.
 	mu         sync.Mutex
@@ -119,16 +123,27 @@ func (f *Feed) Append(m protocol.Data) error {
 	return f.ring.Data(m.Offset, m.Bytes)
 }
 
-// Deliver offers the appended output to every reader that is not blocked.
-func (f *Feed) Deliver() {
+// Deliver offers the appended output to every reader that is not blocked: it calls
+// offer with up to MaxAtOnce of them at a time, in a slice that it uses again.
+func (f *Feed) Deliver(offer func([]*Reader)) {
 	f.mu.Lock()
 	readers := f.readers
 	f.mu.Unlock()
+	batch := f.offered[:0]
 	for _, r := range readers {
-		if !r.blocked.Load() {
-			r.consumer.Push()
+		if r.blocked.Load() {
+			continue
+		}
+		if batch = append(batch, r); len(batch) == MaxAtOnce {
+			offer(batch)
+			batch = batch[:0]
 		}
 	}
+	if len(batch) > 0 {
+		offer(batch)
+	}
+	clear(batch[:cap(batch)])
+	f.offered = batch[:0]
 	if len(readers) > 0 {
 		f.metrics.Delivery.Observe(time.Since(f.arrived).Seconds())
 	}

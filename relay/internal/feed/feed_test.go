@@ -24,7 +24,13 @@ func newFeed() *Feed {
 // A consumer counts what a feed wants of it.
 type consumer struct{ pushes, wakes int }
 
-func (c *consumer) Push() { c.pushes++ }
+// push counts what a feed offers.
+func push(batch []*Reader) {
+	for _, r := range batch {
+		r.consumer.(*consumer).pushes++
+	}
+}
+
 func (c *consumer) Wake() { c.wakes++ }
 
 // attach returns a reader of f that acknowledges, where a newcomer begins.
@@ -46,7 +52,7 @@ func says(t *testing.T, f *Feed, to uint64) {
 		if err := f.Append(protocol.Data{Offset: from, Bytes: make([]byte, n)}); err != nil {
 			t.Fatal(err)
 		}
-		f.Deliver()
+		f.Deliver(push)
 		from += n
 	}
 }

@@ -11,9 +11,6 @@ import (
 
 // A Consumer writes a reader's output to a socket.
 type Consumer interface {
-	// Push writes new output if that doesn't block. The stream's reader calls it
-	// for each chunk.
-	Push()
 	// Wake makes the consumer's own goroutine call Next soon. It doesn't block.
 	Wake()
 }
@@ -146,10 +143,35 @@ type Outcome struct {
 // them to a socket gets no keyframe: what the socket doesn't take at once would
 // be copied.
 func (r *Reader) Next(dst net.Buffers, offering bool) (net.Buffers, Outcome) {
-	f := r.feed
+	r.feed.mu.Lock()
+	defer r.feed.mu.Unlock()
+	return r.next(dst, offering)
+}
+
+// A Take is what a reader gets of new output.
+type Take struct {
+	Reader  *Reader
+	Frames  net.Buffers // what Next appends to, and returns
+	Outcome Outcome
+}
+
+// NextAll is Next for many readers of f, with one look at the ring. They are
+// offered what they get.
+func (f *Feed) NextAll(takes []Take) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	p := &r.pos
+	for i := range takes {
+		t := &takes[i]
+		t.Frames, t.Outcome = t.Reader.next(t.Frames, true)
+	}
+}
+
+// Consumer returns who writes the reader's output.
+func (r *Reader) Consumer() Consumer { return r.consumer }
+
+// next is Next. The caller holds feed.mu.
+func (r *Reader) next(dst net.Buffers, offering bool) (net.Buffers, Outcome) {
+	f, p := r.feed, &r.pos
 	var out Outcome
 	if p.generation != f.generation {
 		r.ringReplaced()

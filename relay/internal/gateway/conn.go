@@ -104,6 +104,17 @@ func (c *Conn) WriteFrames(frames net.Buffers) error {
 // Begin implements hub.Offerer. It takes raw.mu when it returns true.
 func (c *Conn) Begin() bool { return c.raw.begin() }
 
+// FD implements hub.Batcher.
+func (c *Conn) FD() int { return c.raw.fd }
+
+// Seal implements hub.Batcher, for a caller that holds raw.mu.
+func (c *Conn) Seal(frame, arena []byte) (wire, after []byte, err error) {
+	return c.raw.seal(frame, arena)
+}
+
+// Sent implements hub.Batcher, for a caller that holds raw.mu, which it gives up.
+func (c *Conn) Sent(wire []byte, n int) (drained bool) { return c.raw.sent(wire, n) }
+
 // Offer implements hub.Offerer, for a caller that holds raw.mu, which it gives
 // up.
 func (c *Conn) Offer(frames net.Buffers) (drained bool, err error) { return c.raw.offer(frames) }
@@ -174,7 +185,7 @@ func (w *lockingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, err
 	}
 	raw = quiet.Wrap(intake.Raw(raw)) // writes go straight to the socket
-	conn := &lockedConn{Conn: raw, in: frameReader{source: raw, frames: frames{most: uint64(w.most)}}}
+	conn := newLockedConn(raw, w.most)
 	w.conn = conn
 	// It must not keep w, which has the request and its buffers.
 	conn.in.found = func(f *frameFault) { conn.Write(f.closeFrame()) }

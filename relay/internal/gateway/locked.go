@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -28,31 +29,42 @@ const (
 // A lockedConn makes each write atomic, so that the frames of two writers don't
 // mix, bounds each write's time, and can write without blocking. It reads up to
 // the first faulty frame.
+//
+// Whoever holds mu may use the descriptor: Close waits for mu, so nobody else's
+// socket can have the same number meanwhile.
 type lockedConn struct {
 	net.Conn
 	in frameReader // owned by whoever reads
 
 	// Static after tune.
-	raw     syscall.RawConn // nil: no non-blocking writes, as under TLS
-	attempt func(fd uintptr) bool
+	fd      int       // of the socket; −1: no non-blocking writes
+	secured *tls.Conn // Conn, if it is TLS
+	gate    *gate     // below secured
+
+	closing atomic.Bool // Close was called: no deadline is moved any more
 
 	mu sync.Mutex // held for each write
 	// Guarded by mu.
 	deadline time.Time
-	rest     []byte // of a frame that an offer began; written before anything else
-	pending  []byte // what attempt writes
-	wrote    int    // how much of that it wrote
-	failed   error  // or why it didn't
+	rest     []byte // of a frame that an offer began, without TLS; written before anything else
+	closed   bool   // the descriptor may be somebody else's
 
 	owed atomic.Pointer[[]byte] // the pong to be written
+}
+
+func newLockedConn(conn net.Conn, most int) *lockedConn {
+	return &lockedConn{Conn: conn, fd: -1, in: frameReader{source: conn, frames: frames{most: uint64(most)}}}
 }
 
 // tune bounds the kernel's buffer and enables offers if possible.
 func (c *lockedConn) tune() error {
 	under := c.Conn
-	secured, isTLS := under.(*tls.Conn)
-	if isTLS {
-		under = secured.NetConn()
+	c.secured, _ = under.(*tls.Conn)
+	if c.secured != nil {
+		under = c.secured.NetConn()
+		if c.gate, _ = under.(*gate); c.gate != nil {
+			under = c.gate.Conn
+		}
 	}
 	tcp, ok := under.(interface {
 		syscall.Conn
@@ -61,14 +73,28 @@ func (c *lockedConn) tune() error {
 	if !ok {
 		return nil
 	}
-	if err := tcp.SetWriteBuffer(sendBuffer); err != nil || isTLS {
+	if err := tcp.SetWriteBuffer(sendBuffer); err != nil || c.secured != nil && c.gate == nil {
 		return err
 	}
-	c.attempt = c.try
 	raw, err := tcp.SyscallConn()
-	c.raw = raw
-	return err
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) { c.fd = int(fd) })
 }
+
+// Close implements net.Conn. It ends a write that waits.
+func (c *lockedConn) Close() error {
+	c.closing.Store(true)
+	c.SetDeadline(past)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	return c.Conn.Close()
+}
+
+// past is a deadline that is over.
+var past = time.Unix(1, 0)
 
 // allow extends the write deadline to at least writeTimeout. It moves it only
 // now and then, since that costs more than reading the clock. The caller holds
@@ -77,6 +103,9 @@ func (c *lockedConn) allow() {
 	if now := time.Now(); c.deadline.Sub(now) < writeTimeout {
 		c.deadline = now.Add(2 * writeTimeout)
 		c.SetWriteDeadline(c.deadline)
+		if c.closing.Load() {
+			c.SetWriteDeadline(past)
+		}
 	}
 }
 
@@ -138,6 +167,9 @@ func (c *lockedConn) writeLong(p []byte) error {
 // finish writes what is left of an offer. The caller holds mu.
 func (c *lockedConn) finish() error {
 	c.allow()
+	if c.gate != nil {
+		return c.gate.flush()
+	}
 	if len(c.rest) == 0 {
 		return nil
 	}
@@ -165,54 +197,55 @@ func (c *lockedConn) pay() {
 }
 
 // begin takes mu for an offer, if nobody writes and no frame is half written.
-// An offer doesn't block, but a deadline that has passed would make it fail.
 func (c *lockedConn) begin() bool {
-	if c.raw == nil || !c.mu.TryLock() {
+	if c.fd < 0 || !c.mu.TryLock() {
 		return false
 	}
-	if len(c.rest) > 0 {
+	if c.closed || len(c.rest) > 0 || c.gate != nil && !c.gate.begin() {
 		c.mu.Unlock()
 		return false
 	}
-	c.allow()
 	return true
+}
+
+// seal returns what has to be sent for frame: itself, or TLS records, which are
+// appended to arena. It is called once with mu held, after begin.
+func (c *lockedConn) seal(frame, arena []byte) (wire, after []byte, err error) {
+	if c.gate == nil {
+		return frame, arena, nil
+	}
+	return c.gate.seal(c.secured, frame, arena)
+}
+
+// sent notes that of wire, which seal returned, n bytes were sent, and keeps the
+// rest, for a caller that holds mu, which it gives up.
+func (c *lockedConn) sent(wire []byte, n int) (drained bool) {
+	defer c.mu.Unlock()
+	if c.gate != nil {
+		return c.gate.end(wire[n:])
+	}
+	c.rest = append(c.rest[:0], wire[n:]...)
+	return len(c.rest) == 0
 }
 
 // offer writes what the kernel takes of frames without blocking, and keeps the
 // rest of a frame that it began, for a caller that holds mu, which it gives up.
 func (c *lockedConn) offer(frames net.Buffers) (drained bool, err error) {
-	defer c.mu.Unlock()
-	for i, frame := range frames {
-		c.pending, c.wrote, c.failed = frame, 0, nil
-		if err := c.raw.Write(c.attempt); err != nil {
-			return false, err
-		}
-		if c.failed != nil {
-			return false, c.failed
-		}
-		if c.wrote == len(frame) {
-			continue
-		}
-		c.rest = append(c.rest[:0], frame[c.wrote:]...)
-		for _, later := range frames[i+1:] {
-			c.rest = append(c.rest, later...)
-		}
-		break
+	if len(frames) == 0 {
+		return c.sent(nil, 0), nil
 	}
-	c.pending = nil
-	return len(c.rest) == 0, nil
-}
-
-// try makes one attempt to write pending. It never asks to be called again. It
-// is called with mu held.
-func (c *lockedConn) try(fd uintptr) bool {
-	n, err := quiet.Write(fd, c.pending)
-	switch {
-	case errors.Is(err, syscall.EAGAIN):
-	case err != nil:
-		c.failed = err
-	default:
-		c.wrote = n
+	frame := frames[0]
+	if len(frames) > 1 {
+		frame = slices.Concat(frames...)
 	}
-	return true
+	wire, _, err := c.seal(frame, nil)
+	if err != nil {
+		c.sent(nil, 0)
+		return false, err
+	}
+	n, err := quiet.Write(uintptr(c.fd), wire)
+	if errors.Is(err, syscall.EAGAIN) {
+		n, err = 0, nil
+	}
+	return c.sent(wire, max(n, 0)) && err == nil, err
 }

@@ -27,7 +27,7 @@ func says(t *testing.T, h *Hub, to uint64) {
 		if err := h.feed.Append(protocol.Data{Offset: from, Bytes: content(from, from+n)}); err != nil {
 			t.Fatal(err)
 		}
-		h.feed.Deliver()
+		h.fanout().deliver()
 		from += n
 	}
 }

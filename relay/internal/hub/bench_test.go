@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/batchsend"
 	"github.com/fairlead/fairlead/relay/internal/replay"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 )
@@ -19,14 +20,12 @@ import (
 // A tcpSink is a socket that writes without waiting, as the gateway's.
 type tcpSink struct {
 	sink
-	mu      sync.Mutex
-	raw     syscall.RawConn
-	pending []byte
-	failed  error
-	attempt func(fd uintptr) bool
+	mu   sync.Mutex
+	conn net.Conn
+	fd   int
 }
 
-func newTCPSink(b *testing.B, listener net.Listener) *tcpSink {
+func newTCPSink(b testing.TB, listener net.Listener) *tcpSink {
 	b.Helper()
 	near, err := net.Dial("tcp", listener.Addr().String())
 	if err != nil {
@@ -46,13 +45,13 @@ func newTCPSink(b *testing.B, listener net.Listener) *tcpSink {
 		<-read
 		far.Close()
 	})
-	s := &tcpSink{}
-	if s.raw, err = near.(*net.TCPConn).SyscallConn(); err != nil {
+	s := &tcpSink{conn: near}
+	raw, err := near.(*net.TCPConn).SyscallConn()
+	if err != nil {
 		b.Fatal(err)
 	}
-	s.attempt = func(fd uintptr) bool {
-		_, s.failed = syscall.Write(int(fd), s.pending)
-		return s.failed != syscall.EAGAIN
+	if err := raw.Control(func(fd uintptr) { s.fd = int(fd) }); err != nil {
+		b.Fatal(err)
 	}
 	return s
 }
@@ -62,12 +61,20 @@ func (s *tcpSink) Begin() bool { return s.mu.TryLock() }
 func (s *tcpSink) Offer(frames net.Buffers) (bool, error) {
 	defer s.mu.Unlock()
 	for _, frame := range frames {
-		s.pending = frame
-		if err := s.raw.Write(s.attempt); err != nil {
+		if _, err := s.conn.Write(frame); err != nil {
 			return false, err
 		}
 	}
-	return true, s.failed
+	return true, nil
+}
+
+func (s *tcpSink) FD() int { return s.fd }
+
+func (s *tcpSink) Seal(frame, arena []byte) (wire, after []byte, err error) { return frame, arena, nil }
+
+func (s *tcpSink) Sent(wire []byte, n int) bool {
+	s.mu.Unlock()
+	return n == len(wire)
 }
 
 // cpu returns the time that this thread has had of a processor.
@@ -84,12 +91,14 @@ func cpu(b *testing.B) time.Duration {
 // with a bare loop of writes to the same sockets, in turns. Half of the viewers
 // acknowledge; as many more again have stalled.
 func BenchmarkFanOut(b *testing.B) {
-	for _, viewers := range []int{300, 1000} {
-		b.Run(fmt.Sprint(viewers), func(b *testing.B) { benchmarkFanOut(b, viewers) })
+	for _, direct := range []bool{false, true} {
+		for _, viewers := range []int{300, 1000} {
+			b.Run(fmt.Sprintf("direct=%t/%d", direct, viewers), func(b *testing.B) { benchmarkFanOut(b, viewers, direct) })
+		}
 	}
 }
 
-func benchmarkFanOut(b *testing.B, viewers int) {
+func benchmarkFanOut(b *testing.B, viewers int, direct bool) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
@@ -108,6 +117,9 @@ func benchmarkFanOut(b *testing.B, viewers int) {
 		v.outbox.notices = nil
 	}
 	stall(b, h, viewers)
+	out := h.fanout()
+	out.sender = batchsend.New(batchsend.Options{Direct: direct})
+	defer out.sender.Close()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
@@ -122,16 +134,14 @@ func benchmarkFanOut(b *testing.B, viewers int) {
 			if err := h.feed.Append(protocol.Data{Offset: offset, Bytes: chunk}); err != nil {
 				b.Fatal(err)
 			}
-			h.feed.Deliver()
+			out.deliver()
 			offset += uint64(len(chunk))
 		}
 		between := cpu(b)
 		for range round {
 			frame := replay.AppendBinaryFrame(nil, chunk)
 			for _, s := range sinks {
-				if s.Begin() {
-					s.Offer(net.Buffers{frame})
-				}
+				s.conn.Write(frame)
 			}
 		}
 		after := cpu(b)
@@ -157,7 +167,7 @@ func stall(b *testing.B, h *Hub, n int) {
 		if err := h.feed.Append(protocol.Data{Offset: offset, Bytes: make([]byte, protocol.MaxDataBytes)}); err != nil {
 			b.Fatal(err)
 		}
-		h.feed.Deliver()
+		h.fanout().deliver()
 		offset += protocol.MaxDataBytes
 		for id, v := range h.audience.viewers {
 			if int(id) < n {

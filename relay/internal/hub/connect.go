@@ -67,7 +67,7 @@ func (h *Hub) serveLink(ctx context.Context, l *link) error {
 	})
 	l.session.Watch(1)
 	defer l.session.Watch(-1)
-	err := l.read(h.feed, h.typing, h.post)
+	err := l.read(h.fanout(), h.typing, h.post)
 	stop()
 	abandon()
 	cancel()

@@ -19,12 +19,11 @@
 //
 //	reader   where it is in the output       feed.Feed.mu    package feed
 //	outbox   what it is to be told           outbox.mu       outbox.go
-//	socket   who writes both                 socket.writing  socket.go
+//	socket   who writes both                 socket.writing  socket.go, fanout.go
 //	keys     what it types                   input.Queue.mu  package input
 //
 // Lock order: Set.mu, then feed.Feed.mu, then feed.Memory.mu. socket.writing before
-// outbox.mu, and before feed.Feed.mu. input.Queue.mu before outbox.mu and
-// link.mu.
+// outbox.mu, and before feed.Feed.mu. input.Queue.mu before outbox.mu and link.mu.
 // outbox.mu and link.mu are last: nothing is locked while one of them is held. No
 // lock is held while a socket or the stream is written to, but socket.writing, and
 // none while an event is posted, but that.
@@ -40,6 +39,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/agentstream"
+	"github.com/fairlead/fairlead/relay/internal/batchsend"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/input"
 	"github.com/fairlead/fairlead/relay/internal/presence"
@@ -102,6 +102,8 @@ type common interface {
 	window() int
 	// keyframes returns the memory for keyframes; nil: unlimited.
 	keyframes() *feed.Memory
+	// sender sends output to sockets.
+	sender() *batchsend.Sender
 }
 
 // newHub returns a hub whose first stream is opened under the grant first.

@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/protocol/lease"
 	"github.com/fairlead/fairlead/relay/internal/agentstream"
+	"github.com/fairlead/fairlead/relay/internal/batchsend"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/input"
 	"github.com/fairlead/fairlead/relay/internal/relaytest"
@@ -98,6 +99,7 @@ type alone struct{}
 func (alone) watch(*tunnel.Session, int) {}
 func (alone) window() int                { return protocol.RingBytes }
 func (alone) keyframes() *feed.Memory    { return nil }
+func (alone) sender() *batchsend.Sender  { return batchsend.New(batchsend.Options{Direct: true}) }
 
 // settle has the hub take what was posted.
 func (k *keyboard) settle() {

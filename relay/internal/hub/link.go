@@ -46,11 +46,11 @@ func openLink(ctx context.Context, session *tunnel.Session, key Key, b *bearer, 
 	return l, nil
 }
 
-// read appends the terminal's output to f, reports the fate of input to in, and
+// read appends the terminal's output to out's feed and delivers it, reports the fate of input to in, and
 // posts everything else to the hub, until the stream ends. It returns why.
-func (l *link) read(f *feed.Feed, in *input.Queue, post func(event)) error {
-	r := linkReader{link: l, feed: f, typing: in, post: post, behind: l.opened.Head > l.opened.Offset}
-	r.pieces = f.Assemble()
+func (l *link) read(out *fanout, in *input.Queue, post func(event)) error {
+	r := linkReader{link: l, feed: out.feed, typing: in, post: post, behind: l.opened.Head > l.opened.Offset}
+	r.pieces = out.feed.Assemble()
 	defer r.pieces.Drop("")
 	frames := protocol.NewFrameReader(l.stream)
 	for {
@@ -58,7 +58,7 @@ func (l *link) read(f *feed.Feed, in *input.Queue, post func(event)) error {
 		// it than the viewers' sockets can take, each gets fewer, larger writes.
 		if r.undelivered && !frames.Ready() {
 			r.undelivered = false
-			f.Deliver()
+			out.deliver()
 		}
 		frame, err := frames.Next()
 		if err != nil {

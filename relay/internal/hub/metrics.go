@@ -53,6 +53,7 @@ type Metrics struct {
 	// Times. Nothing is observed per viewer and chunk: only on that path would it
 	// cost something.
 	Deferred prometheus.Counter       // offers that a socket didn't take at once
+	Calls    prometheus.Counter       // of the kernel, that offer output to many
 	Join     *prometheus.HistogramVec // by mode
 	Resume   prometheus.Histogram     // of terminals
 }
@@ -82,6 +83,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		Acks:            counter("fairlead_output_acks_total", "Acknowledgements of output by viewers."),
 		Deferred: counter("fairlead_deliveries_deferred_total",
 			"Deliveries to a viewer that its socket didn't take at once, so that they wait for a writer of its own."),
+		Calls: counter("fairlead_output_calls_total",
+			"System calls that sent output to viewers who keep up: with io_uring one for up to 64 of them."),
 	}
 	m.times()
 	m.Unhandled = instrument.Counters("fairlead_hub_unhandled_total",
@@ -89,7 +92,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		unhandledAgent, unhandledClient, unhandledTurn, unhandledRoster)
 	reg.MustRegister(m.Unhandled, m.Viewers, m.Hubs, m.OutputBytes, m.ViewersCut, m.Resyncs, m.Skipped, m.LinksLost,
 		m.Attached, m.Moved, m.KeyframesWanted, m.KeyframesSent, m.BackfillBytes, m.PaceSetters, m.Acks,
-		m.Deferred, m.Join, m.Resume)
+		m.Deferred, m.Calls, m.Join, m.Resume)
 	return m
 }
 

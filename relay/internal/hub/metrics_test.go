@@ -83,7 +83,7 @@ func TestDeliveryIsObservedOnce(t *testing.T) {
 		if err := h.feed.Append(protocol.Data{Offset: h.feed.Head().Offset, Bytes: []byte("x")}); err != nil {
 			t.Fatal(err)
 		}
-		h.feed.Deliver()
+		h.fanout().deliver()
 	}
 	deliver()
 	if n := observed(t, h.metrics.Feeds.Delivery); n != 0 {

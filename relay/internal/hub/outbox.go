@@ -2,6 +2,7 @@ package hub
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,6 +20,8 @@ type outbox struct {
 	// Static after construction.
 	socket   *socket            // writes the messages
 	overflow prometheus.Counter // of viewers for whom too much waited
+
+	idle atomic.Bool // greeted, and nothing waits: output alone may be written; set under mu
 
 	// Guarded by mu.
 	mu         sync.Mutex
@@ -76,8 +79,17 @@ func (o *outbox) bound() {
 		o.notices = nil
 		o.closeLocked(protocol.KindTooMany, "too far behind")
 	}
+	o.stir()
+}
+
+// stir has what waits written. The caller holds mu.
+func (o *outbox) stir() {
+	o.idle.Store(false)
 	o.socket.Wake()
 }
+
+// clear reports whether output may be written without a look at the messages.
+func (o *outbox) clear() bool { return o.idle.Load() }
 
 // pongFrame answers all pings since the last one: so many viewers ping that
 // each answer must cost next to nothing.
@@ -89,7 +101,7 @@ func (o *outbox) pong() {
 	defer o.mu.Unlock()
 	if !o.pinged {
 		o.pinged = true
-		o.socket.Wake()
+		o.stir()
 	}
 }
 
@@ -98,7 +110,7 @@ func (o *outbox) hint(m protocol.ServerMessage) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ahead = replay.AppendTextFrame(o.ahead, protocol.EncodeServerMessage(m))
-	o.socket.Wake()
+	o.stir()
 }
 
 // Confirm tells the viewer that all its input up to seq was written.
@@ -107,7 +119,7 @@ func (o *outbox) Confirm(seq uint64) {
 	defer o.mu.Unlock()
 	if seq > o.typedUpTo {
 		o.typedUpTo = seq
-		o.socket.Wake()
+		o.stir()
 	}
 }
 
@@ -123,7 +135,7 @@ func (o *outbox) closeLocked(kind protocol.Kind, cause string) {
 	if !o.closing {
 		o.closing, o.closeCode, o.closeCause = true, kind.CloseCode(), cause
 	}
-	o.socket.Wake()
+	o.stir()
 }
 
 // greet sends the greeting before everything else, and starts output from the
@@ -137,7 +149,7 @@ func (o *outbox) greet(greeting []protocol.ServerMessage) {
 	}
 	o.notices = append(first, o.notices...)
 	o.live = true
-	o.socket.Wake()
+	o.stir()
 }
 
 // take removes and returns what is to be written now. live: output may follow;
@@ -163,6 +175,7 @@ func (o *outbox) take() (notices []byte, live, closing bool) {
 		o.pinged = false
 		notices = append(notices, pongFrame...)
 	}
+	o.idle.Store(o.live && !o.closing)
 	return notices, o.live, o.closing
 }
 

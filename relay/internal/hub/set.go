@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/relay/internal/agentstream"
+	"github.com/fairlead/fairlead/relay/internal/batchsend"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/turn"
 	"github.com/fairlead/fairlead/tunnel"
@@ -41,8 +42,9 @@ type Set struct {
 	cancel  context.CancelCauseFunc
 	running sync.WaitGroup
 	sockets atomic.Uint64
-	ring    atomic.Int64     // a ring's memory limit, in bytes; set under mu
-	memory  *feed.Memory     // for keyframes
+	ring    atomic.Int64 // a ring's memory limit, in bytes; set under mu
+	memory  *feed.Memory // for keyframes
+	sends   *batchsend.Sender
 	sharing atomic.Bool      // share will be called soon
 	grants  *lifetime.Grants // of all viewers
 	free    chan struct{}    // closed once the set is closed and held is 0
@@ -76,7 +78,14 @@ func NewSet(tunnels agentstream.Tunnels, log *slog.Logger, metrics *Metrics) *Se
 	}
 	s.ring.Store(protocol.RingBytes)
 	s.memory = feed.NewMemory(s.reshare)
+	s.sends = batchsend.New(batchsend.Options{Log: log, Calls: metrics.Calls})
 	return s
+}
+
+// SendDirectly has each viewer sent to by a call of its own, without io_uring. It is
+// called before anything runs.
+func (s *Set) SendDirectly() {
+	s.sends = batchsend.New(batchsend.Options{Direct: true, Calls: s.metrics.Calls})
 }
 
 // reshare calls share soon: the caller may hold a feed's lock.
@@ -106,6 +115,7 @@ func (s *Set) Drain(ctx context.Context, origin string) {
 	s.mu.Unlock()
 	s.cancel(&tunnel.StandbyError{Origin: origin})
 	s.running.Wait()
+	s.sends.Close()
 	select {
 	case <-s.free:
 	case <-ctx.Done():
@@ -248,6 +258,9 @@ func (s *Set) window() int { return int(s.ring.Load()) }
 
 // keyframes returns the memory for keyframes.
 func (s *Set) keyframes() *feed.Memory { return s.memory }
+
+// sender implements common.
+func (s *Set) sender() *batchsend.Sender { return s.sends }
 
 // share divides the memory that keyframes leave among the hubs. The caller
 // holds mu.

@@ -44,6 +44,21 @@ type Offerer interface {
 	Offer(frames net.Buffers) (drained bool, err error)
 }
 
+// A Batcher is an Offerer to which somebody else can send: many at once cost less
+// than one after the other. After Begin comes Offer, or Seal and Sent.
+type Batcher interface {
+	Offerer
+	// FD returns the descriptor to send to, which is the socket's until Sent; −1 if
+	// it isn't known.
+	FD() int
+	// Seal returns the bytes with which frame goes to the socket: itself or, under
+	// TLS, records appended to arena.
+	Seal(frame, arena []byte) (wire, after []byte, err error)
+	// Sent says that n bytes of wire were sent. The rest is kept, to be written
+	// first. drained: nothing is kept.
+	Sent(wire []byte, n int) (drained bool)
+}
+
 // A socket writes what a viewer gets: its outbox's messages, then output. The
 // viewer's writer does that, or the stream's reader instead, as long as the
 // socket takes it at once.
@@ -52,12 +67,15 @@ type socket struct {
 	v     *Viewer
 	sink  Sink
 	offer Offerer       // sink, if it is one
+	many  Batcher       // the same; nil if its descriptor isn't known
 	wake  chan struct{} // wakes the writer
 
 	// Guarded by writing, which is held while the socket is written to.
 	writing sync.Mutex
 	frames  net.Buffers    // buffer, reused for batches
 	sending *feed.Keyframe // in the batch that is being written
+	lent    bool           // to a fan-out, which writes now
+	missed  bool           // the writer was to write meanwhile
 }
 
 // Wake wakes the writer. It implements [feed.Consumer].
@@ -105,6 +123,10 @@ func (s *socket) serve(ctx context.Context) {
 func (s *socket) drain() (fill, ok bool) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
+	if s.lent {
+		s.missed = true
+		return false, true
+	}
 	for {
 		out, ok := s.flush()
 		if !ok || !out.More {
@@ -113,30 +135,56 @@ func (s *socket) drain() (fill, ok bool) {
 	}
 }
 
-// Push offers new output to the socket, from the stream's reader. What would
-// block is left to the writer. It implements [feed.Consumer].
-func (s *socket) Push() {
+// push offers new output to the socket, from the stream's reader. What would block
+// is left to the writer. A socket that somebody else can send to is lent to the caller
+// instead, who appends output to frames, offers them, and gives it back.
+func (s *socket) push() (frames net.Buffers, lent bool) {
 	if s.offer == nil || !s.writing.TryLock() {
 		s.postpone()
-		return
+		return nil, false
 	}
 	defer s.writing.Unlock()
-	if !s.offer.Begin() {
+	if s.lent || !s.offer.Begin() {
 		s.postpone()
-		return
+		return nil, false
+	}
+	if s.many != nil && s.v.outbox.clear() {
+		s.lent = true
+		return s.frames[:0], true
 	}
 	batch, out, closing := s.collect(true)
 	drained, err := s.offer.Offer(batch)
 	s.recycle(batch)
-	if !drained {
+	out.More = out.More || closing
+	s.settle(out, drained, err)
+	return nil, false
+}
+
+// giveBack ends what push has lent, once the batch was offered.
+func (s *socket) giveBack(batch net.Buffers, out feed.Outcome, drained bool, err error) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.lent = false
+	s.note(out)
+	s.recycle(batch)
+	s.settle(out, drained, err)
+	if s.missed {
+		s.missed = false
+		s.Wake()
+	}
+}
+
+// settle handles what came of an offer. What is left is the writer's: it gets the
+// error, too. The caller holds writing.
+func (s *socket) settle(out feed.Outcome, drained bool, err error) {
+	switch {
+	case !drained:
 		s.postpone()
-		return
+	case err != nil || out.More || out.Done || out.Fill:
+		s.Wake()
+	default:
+		s.wrote()
 	}
-	if err != nil || out.More || closing || out.Done || out.Fill {
-		s.Wake() // the writer gets the error, too
-		return
-	}
-	s.wrote()
 }
 
 // postpone leaves new output to the writer, as the socket doesn't take it now.
@@ -175,13 +223,7 @@ func (s *socket) collect(offering bool) (batch net.Buffers, out feed.Outcome, cl
 	}
 	if live && !closing {
 		batch, out = s.v.reader.Next(batch, offering)
-		s.sending = out.Keyframe
-		if out.Resynced {
-			s.v.hub.post(resynced{s.v})
-		}
-		if out.Lost != "" {
-			s.v.hub.post(fellBehind{s.v, out.Lost})
-		}
+		s.note(out)
 	}
 	n := 0
 	for _, b := range batch {
@@ -189,6 +231,17 @@ func (s *socket) collect(offering bool) (batch net.Buffers, out feed.Outcome, cl
 	}
 	s.v.hub.metrics.OutputBytes.Add(float64(n))
 	return batch, out, closing
+}
+
+// note handles what else a piece of output says. The caller holds writing.
+func (s *socket) note(out feed.Outcome) {
+	s.sending = out.Keyframe
+	if out.Resynced {
+		s.v.hub.post(resynced{s.v})
+	}
+	if out.Lost != "" {
+		s.v.hub.post(fellBehind{s.v, out.Lost})
+	}
 }
 
 // recycle keeps the written batch's memory for reuse, without the ring's

@@ -72,6 +72,9 @@ func newViewer(h *Hub, id turn.SocketID, g Guest) *Viewer {
 	v.wantsAll = g.Exact && roster.RightsOf(g.Grant, h.key.Session, h.key.PTY)&roster.Record != 0
 	v.socket = socket{v: v, sink: g.Socket, wake: make(chan struct{}, 1)}
 	v.socket.offer, _ = g.Socket.(Offerer)
+	if many, ok := g.Socket.(Batcher); ok && many.FD() >= 0 {
+		v.socket.many = many
+	}
 	v.outbox = outbox{socket: &v.socket, overflow: h.metrics.ViewersCut.WithLabelValues(cutNotices)}
 	v.reader.Init(h.feed, &v.socket, feed.Start{Since: g.Since, Astray: g.Astray}, g.Counts, v.wantsAll)
 	return v

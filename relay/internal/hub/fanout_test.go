@@ -1,0 +1,59 @@
+package hub
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/relay/internal/batchsend"
+	"github.com/fairlead/fairlead/relay/internal/feed"
+	"github.com/fairlead/fairlead/relay/internal/turn"
+)
+
+// TestFanOutCosts: what a chunk costs for viewers who keep up is bounded in what can be
+// counted: calls of the kernel, and memory.
+func TestFanOutCosts(t *testing.T) {
+	const viewers = 200
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	for _, direct := range []bool{false, true} {
+		h := still()
+		out := h.fanout()
+		out.sender = batchsend.New(batchsend.Options{Direct: direct, Calls: h.metrics.Calls})
+		defer out.sender.Close()
+		for i := range viewers {
+			seatAs(h, turn.SocketID(i), "usr_1", time.Now().Add(time.Hour), Guest{Counts: i%2 == 0, Socket: newTCPSink(t, listener)})
+		}
+		chunk := make([]byte, 100)
+		deliver := func() {
+			if err := h.feed.Append(protocol.Data{Offset: h.feed.Head().Offset, Bytes: chunk}); err != nil {
+				t.Fatal(err)
+			}
+			out.deliver()
+		}
+		deliver() // with what each was told before
+		deliver()
+		most := (viewers + feed.MaxAtOnce - 1) / feed.MaxAtOnce
+		if direct = direct || out.sender.Rings() == 0; direct { // or this machine has no io_uring
+			most = viewers
+		}
+		const rounds = 20
+		before := testutil.ToFloat64(h.metrics.Calls)
+		allocations := testing.AllocsPerRun(rounds-1, deliver) // and one to begin with
+		if calls := int(testutil.ToFloat64(h.metrics.Calls) - before); calls > rounds*most {
+			t.Errorf("direct %t: %d system calls for %d chunks, want %d for each", direct, calls, rounds, most)
+		}
+		if allocations > 2 { // whatever the number of viewers
+			t.Errorf("direct %t: %v allocations for each chunk", direct, allocations)
+		}
+		if n := testutil.ToFloat64(h.metrics.Deferred); n > 0 {
+			t.Errorf("direct %t: %v deliveries were left to a writer", direct, n)
+		}
+	}
+}
