@@ -24,6 +24,7 @@ import (
 const (
 	statusFailed      = 1 // a bound is broken, bytes were lost, or the run could not be carried out
 	statusUsage       = 2
+	statusByClock     = 3 // nothing failed, but the error of the clocks leaves bounds open
 	statusInterrupted = 130
 )
 
@@ -37,19 +38,28 @@ minute, and with a verdict on the bounds you give.
   loadtest run fanout --url https://relay.example --token-file token --session ID
   loadtest compare before.json after.json
 
-It exits with 0 when every bound holds and nothing was lost, 1 when not, 2 when
-it was called wrongly, 130 when it was interrupted.
+It exits with 0 when every bound holds and nothing was lost, 1 when not (or when
+more blocks would have to tell), 2 when it was called wrongly, 3 when only the
+error of the clocks leaves a bound open, 130 when it was interrupted.
 
 Every flag may also be set as an environment variable (--log-level is
 FAIRLEAD_LOG_LEVEL) or as a key of the --config file. A flag wins over the
 environment, which wins over the file.`
+
+const aboutRun = `Runs a scenario. Each has flags of its own: loadtest run echo --help.
+
+It exits with 0 when every bound holds and nothing was lost. It exits with 1 when
+a bound is broken or undecided by statistics, bytes were lost, or the run could not
+be carried out. It exits with 3 when nothing of that is so, but the source's clock
+and this machine's may be so far apart that a bound is undecided by clock: nearer
+to the source, or with --local, there is less error or none.`
 
 // Declare declares the program.
 func Declare(c *program.Command) {
 	c.Describe(about)
 	c.UsageStatus(statusUsage)
 	c.Sub("run", "Run a scenario", func(c *program.Command) {
-		c.Describe("Runs a scenario. Each has flags of its own: loadtest run echo --help.")
+		c.Describe(aboutRun)
 		for _, s := range scenario.All() {
 			c.Sub(s.Name, s.Summary, func(c *program.Command) { declareRun(c, s) })
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,10 +30,15 @@ func TestMain(m *testing.M) {
 
 // execute runs the program and returns its status and what it printed.
 func execute(ctx context.Context, args ...string) (status int, stdout, stderr string) {
+	return executed(ctx, Declare, args...)
+}
+
+// executed is execute for a program that is declared otherwise.
+func executed(ctx context.Context, declare func(*program.Command), args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	status = program.Execute(ctx, program.System{
 		Args: args, LookupEnv: func(string) (string, bool) { return "", false }, Stdout: &out, Stderr: &errs,
-	}, "loadtest", "Loads a fairlead", Declare)
+	}, "loadtest", "Loads a fairlead", declare)
 	return status, out.String(), errs.String()
 }
 
@@ -179,6 +185,76 @@ func TestNoStack(t *testing.T) {
 	}
 	if found, _ := os.ReadDir(dir); len(found) != 0 {
 		t.Errorf("%d reports of nothing", len(found))
+	}
+}
+
+// What the clocks leave open has an exit status of its own, unless anything else
+// speaks against the run.
+func TestExitByClock(t *testing.T) {
+	metrics := []measure.Metric{
+		{Name: "delivery", Kind: measure.KindLatency, CrossesClocks: true},
+		{Name: "echo", Kind: measure.KindLatency},
+		{Name: "lost_bytes", Kind: measure.KindCounter, MustBeZero: true},
+	}
+	for _, row := range []struct {
+		bounds string
+		lost   int64
+		blocks []float64 // of the echo, in ms
+		broken error     // that ended the run
+		status int
+		said   string
+	}{
+		{"delivery_p99<=150ms", 0, nil, nil, statusByClock, "UNDECIDED BY CLOCK"},
+		{"delivery_p99<=150ms echo_p99<1s", 0, nil, nil, statusByClock, "UNDECIDED BY CLOCK"},
+		{"delivery_p99<=250ms", 0, nil, nil, 0, "PASS"},
+		{"delivery_p99<=5ms", 0, nil, nil, statusFailed, "FAIL"},
+		{"delivery_p99<=150ms echo_p99<5ms", 0, nil, nil, statusFailed, "FAIL"},
+		{"delivery_p99<=150ms", 1, nil, nil, statusFailed, "FAIL"},
+		{"delivery_p99<=150ms", 0, nil, errors.New("the relay is gone"), statusFailed, "FAIL"},
+		{"echo_p50<20ms", 0, []float64{10, 15, 25, 30}, nil, statusFailed, "FAIL"}, // more blocks would tell
+		{"delivery_p99<=150ms echo_p50<20ms", 0, []float64{10, 15, 25, 30}, nil, statusFailed, "FAIL"},
+	} {
+		out := measure.NewCollection(metrics)
+		out.ClockError(100 * time.Millisecond)
+		now := time.Now()
+		rec := measure.NewRecorder()
+		rec.Begin(now)
+		rec.Counter("lost_bytes").Add(row.lost)
+		rec.Latency("delivery").Record(now, now.Add(107*time.Millisecond))
+		rec.Latency("echo").Record(now, now.Add(10*time.Millisecond))
+		out.Merge("run", 0, rec.Snapshot())
+		for block, ms := range row.blocks {
+			rec.Latency("echo").Record(now, now.Add(time.Duration(ms*float64(time.Millisecond))))
+			out.Merge("run", block+1, rec.Snapshot())
+		}
+		r := &run{
+			scenario: &scenario.Scenario{Name: "fanout", Metrics: metrics}, options: &scenario.Options{}, flags: &flags{},
+			env: scenario.Env{Out: out}, began: true,
+		}
+		for expr := range strings.FieldsSeq(row.bounds) {
+			slo, err := measure.ParseSLO(expr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.options.SLOs = append(r.options.SLOs, slo)
+		}
+		if row.broken != nil {
+			r.info.Failure = row.broken.Error()
+		}
+		status, stdout, stderr := executed(t.Context(), func(c *program.Command) {
+			c.Run(func(_ context.Context, env *program.Env) error {
+				r.program = env
+				return r.conclude(row.broken)
+			})
+		})
+		if status != row.status || !strings.Contains(stdout, "\n"+row.said) {
+			t.Errorf("%s, %d lost, %v: status %d, want %d\n%s\n%s", row.bounds, row.lost, row.broken, status, row.status, stdout, stderr)
+		}
+	}
+	for _, args := range [][]string{{"--help"}, {"run", "--help"}} {
+		if _, stdout, _ := execute(t.Context(), args...); !strings.Contains(strings.Join(strings.Fields(stdout), " "), "3 when") {
+			t.Errorf("%q doesn't tell of status 3:\n%s", args, stdout)
+		}
 	}
 }
 

@@ -254,7 +254,11 @@ func (r *run) conclude(failure error) error {
 		return program.WithStatus(failure, statusFailed)
 	}
 	if ok, why := result.OK(); !ok {
-		return program.WithStatus(errors.New(strings.Join(why, "; ")), statusFailed)
+		status := statusFailed
+		if result.OnlyByClock() {
+			status = statusByClock
+		}
+		return program.WithStatus(errors.New(strings.Join(why, "; ")), status)
 	}
 	return nil
 }

@@ -89,12 +89,16 @@ func (c *Collection) Result(info Info) *Result {
 	defer c.mu.Unlock()
 	r := &Result{
 		Version: Version, Info: info,
-		Failures: failuresOf(c.failures),
-		Notes:    slices.Clone(c.notes),
+		Failures:   failuresOf(c.failures),
+		ClockError: c.clockError.Seconds(),
+		Notes:      slices.Clone(c.notes),
 	}
 	metrics := c.metrics()
 	for _, m := range metrics {
 		r.Figures = append(r.Figures, c.figures(m)...)
+	}
+	if r.ClockError > 0 && r.crossesClocks() {
+		r.Notes = append(r.Notes, fmt.Sprintf(clockNote, r.clockErrorText()))
 	}
 	if m := info.Machine; m.Load > busyLoad*float64(m.Cores) {
 		r.Notes = append(r.Notes, fmt.Sprintf("the machine was not idle when the run began: its load was %.1f with %d cores", m.Load, m.Cores))
@@ -172,6 +176,7 @@ func (c *Collection) figures(m Metric) []Figure {
 			Headline: m.Headline, LowerIsBetter: m.LowerIsBetter, MustBeZero: m.MustBeZero,
 		}
 		count := m.Kind == KindLatency && strings.HasSuffix(name, "_count")
+		f.CrossesClocks = m.crosses(name)
 		f.Exact = count || m.Kind == KindCounter || m.MustBeZero
 		if count {
 			f.Unit, f.Headline, f.LowerIsBetter = "", false, false
@@ -189,13 +194,21 @@ func (c *Collection) figures(m Metric) []Figure {
 		f.Ratio = name + ratioSuffix
 		ratio := Figure{
 			Metric: m.Name, Name: f.Ratio, Headline: m.Headline, LowerIsBetter: m.LowerIsBetter,
-			Help: fmt.Sprintf("%s divided by %s", name, f.Baseline),
+			Help:          fmt.Sprintf("%s divided by %s", name, f.Baseline),
+			CrossesClocks: f.CrossesClocks || c.crosses(f.Baseline),
 		}
 		ratio.spread(inOrder(c.blockValues(f.Ratio)))
 		ratio.Value = optional(c.value(f.Ratio))
 		figures = append(figures, f, ratio)
 	}
 	return figures
+}
+
+// crosses says whether the figure of that name crosses clocks.
+func (c *Collection) crosses(figure string) bool {
+	return slices.ContainsFunc(c.declared, func(m Metric) bool {
+		return slices.Contains(m.figures(), figure) && m.crosses(figure)
+	})
 }
 
 // spread sets what is known of the blocks.

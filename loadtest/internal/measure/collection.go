@@ -37,6 +37,8 @@ type Collection struct {
 	failures  map[string]*failureCount
 	notes     []string
 	noted     map[string]bool
+
+	clockError time.Duration
 }
 
 type span struct {
@@ -210,6 +212,20 @@ func (c *Collection) note(text string) {
 	}
 	c.noted[text] = true
 	c.notes = append(c.notes, text)
+}
+
+// CrossesClocks says whether any declared metric does.
+func (c *Collection) CrossesClocks() bool {
+	return slices.ContainsFunc(c.declared, func(m Metric) bool { return m.CrossesClocks })
+}
+
+// ClockError notes that the source's clock and ours were seen to agree within so
+// much, after what is known of their difference was taken off. Of several the
+// largest counts. Without a call they are one clock.
+func (c *Collection) ClockError(within time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clockError = max(c.clockError, within)
 }
 
 // Value sets a value of the whole run. One that is not finite is no value.

@@ -13,6 +13,8 @@ const (
 	Equal Outcome = "equal"
 	// Same: the spreads overlap, so chance may have made the difference.
 	Same Outcome = "within the spread"
+	// Unclear: but for the error of the clocks the spreads would not overlap.
+	Unclear Outcome = "within the clocks' error"
 	// Unknown: one of the figures has no interval, or no value.
 	Unknown Outcome = "spread unknown"
 	// Changed: a difference of which nobody said what is better.
@@ -39,7 +41,12 @@ type Difference struct {
 func Compare(a, b *Result) []Difference {
 	var all []Difference
 	for i := range a.Figures {
-		all = append(all, difference(&a.Figures[i], b.Figure(a.Figures[i].Name)))
+		f, g := &a.Figures[i], b.Figure(a.Figures[i].Name)
+		d := difference(f, g)
+		if (d.Outcome == Better || d.Outcome == Worse || d.Outcome == Changed) && unclear(d, a, f, b, g) {
+			d.Outcome = Unclear
+		}
+		all = append(all, d)
 	}
 	for i := range b.Figures {
 		if a.Figure(b.Figures[i].Name) == nil {
@@ -47,6 +54,17 @@ func Compare(a, b *Result) []Difference {
 		}
 	}
 	return all
+}
+
+// unclear says whether the spreads of f of a and g of b overlap with the error of
+// the clocks.
+func unclear(d Difference, a *Result, f *Figure, b *Result, g *Figure) bool {
+	if d.SpreadA == nil || d.SpreadB == nil {
+		return false
+	}
+	belowA, aboveA := a.ByClock(f)
+	belowB, aboveB := b.ByClock(g)
+	return d.SpreadA.Low-belowA <= d.SpreadB.High+aboveB && d.SpreadB.Low-belowB <= d.SpreadA.High+aboveA
 }
 
 // difference compares two figures, of which one may be nil.

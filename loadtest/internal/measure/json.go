@@ -75,6 +75,9 @@ func (r *Result) validate() error {
 			return fmt.Errorf("%d %s", n, name)
 		}
 	}
+	if r.ClockError < 0 {
+		return fmt.Errorf("clocks that agree within %v s", r.ClockError)
+	}
 	for _, f := range r.Figures {
 		if len(f.Blocks) > maxBlocks {
 			return fmt.Errorf("%d blocks of %q", len(f.Blocks), f.Name)

@@ -62,6 +62,10 @@ type Metric struct {
 	// MustBeZero makes every other value break the run, and so does none,
 	// whether or not a bound was asked for.
 	MustBeZero bool `json:"must_be_zero,omitempty"`
+	// CrossesClocks says that its times begin by the clock of a source and end by
+	// ours, so that [Collection.ClockError] is in them. Times whose both ends are
+	// ours, such as an echo's, don't.
+	CrossesClocks bool `json:"crosses_clocks,omitempty"`
 }
 
 // LagName is the latency that every generator records: how late what it had to

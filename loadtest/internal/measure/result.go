@@ -22,6 +22,10 @@ type Result struct {
 	Phases    []Phase   `json:"phases,omitempty"`
 	Events    []Event   `json:"events,omitempty"`
 	Failures  []Failure `json:"failures,omitempty"`
+	// ClockError is how far the source's clock and ours may be apart, in seconds,
+	// beside what is known of it; 0 when they are one clock. It is in the figures
+	// that cross clocks.
+	ClockError float64 `json:"clock_error,omitempty"`
 	// Notes are what a reader of the figures has to know.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -73,6 +77,8 @@ type Figure struct {
 	MustBeZero    bool `json:"must_be_zero,omitempty"`
 	// Exact figures are counts, which a late generator does not falsify.
 	Exact bool `json:"exact,omitempty"`
+	// CrossesClocks figures have [Result.ClockError] in them ([Result.ByClock]).
+	CrossesClocks bool `json:"crosses_clocks,omitempty"`
 }
 
 // Ranges returns how many blocks the figure's interval is the range of, 0 when
@@ -191,9 +197,12 @@ type Verdict struct {
 	OK     bool     `json:"ok"`
 	// Undecided verdicts are not OK: the interval of the blocks' median straddles
 	// the bound, and more blocks would tell.
-	Undecided bool   `json:"undecided,omitempty"`
-	Asked     bool   `json:"asked"`         // by the user; the others go without saying
-	Why       string `json:"why,omitempty"` // in words, when not OK
+	Undecided bool `json:"undecided,omitempty"`
+	// ByClock verdicts are not OK and not Undecided either: the error of the
+	// clocks leaves the bound open, and more blocks would not tell.
+	ByClock bool   `json:"by_clock,omitempty"`
+	Asked   bool   `json:"asked"`         // by the user; the others go without saying
+	Why     string `json:"why,omitempty"` // in words, when not OK
 }
 
 // Figure returns the figure of that name, nil if there is none.

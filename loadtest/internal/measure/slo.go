@@ -146,7 +146,9 @@ func holds(v float64, op string, bound float64) bool {
 }
 
 // Judge returns the verdict on each bound, and on those that go without saying:
-// what must be 0 and is not. A figure without a value breaks its bound, so that
+// what must be 0 and is not. A bound on a figure that crosses clocks holds, or is
+// broken, when it is so for every time by which the clocks may be apart; else it
+// is undecided by clock. A figure without a value breaks its bound, so that
 // forgetting to measure is not taken for success.
 func Judge(result *Result, slos []SLO) []Verdict {
 	verdicts := make([]Verdict, 0, len(slos))
@@ -180,26 +182,57 @@ func judge(result *Result, s SLO) Verdict {
 		v.Why = err.Error()
 		return v
 	}
-	ok := holds(*f.Value, s.Op, bound)
+	below, above := result.ByClock(f)
+	low, high := s.against(f, bound, -below), s.against(f, bound, above)
+	inside := s.equality() && above > 0 && *f.Value-below <= bound && bound <= *f.Value+above
 	switch {
-	case s.straddles(f.Interval, bound):
-		v.Undecided = true
-		v.Why = "the interval of the blocks straddles the bound: more blocks would tell"
-	case !ok:
-		v.Why = "the bound is broken"
-	case f.Interval != nil && !holds(f.Interval.Low, s.Op, bound) && s.Op != "==" && s.Op != "!=":
-		v.Why = "the median of the blocks breaks the bound"
+	case low == whyStraddled || high == whyStraddled:
+		v.Undecided, v.Why = true, whyStraddled
+	case inside, (low == "") != (high == ""):
+		v.ByClock, v.Why = true, result.whyByClock()
 	default:
-		v.OK = true
+		v.OK, v.Why = low == "", low
 	}
 	return v
 }
 
-// straddles says whether one end of the interval holds a bound and the other
-// breaks it.
-func (s SLO) straddles(i *Interval, bound float64) bool {
-	return i != nil && s.Op != "==" && s.Op != "!=" && holds(i.Low, s.Op, bound) != holds(i.High, s.Op, bound)
+// What speaks against a figure.
+const (
+	whyStraddled = "the interval of the blocks straddles the bound: more blocks would tell"
+	whyBroken    = "the bound is broken"
+	whyMedian    = "the median of the blocks breaks the bound"
+)
+
+// against says what speaks against a figure if the clocks are so much apart that
+// all of it is higher by shift; "" when the bound holds.
+func (s SLO) against(f *Figure, bound, shift float64) string {
+	at := func(x float64) float64 {
+		if shift == 0 {
+			return x
+		}
+		return max(0, x+shift) // no time is less
+	}
+	ok := holds(at(*f.Value), s.Op, bound)
+	if f.Interval == nil || s.equality() {
+		if !ok {
+			return whyBroken
+		}
+		return ""
+	}
+	low, high := holds(at(f.Interval.Low), s.Op, bound), holds(at(f.Interval.High), s.Op, bound)
+	switch {
+	case low != high:
+		return whyStraddled
+	case !ok:
+		return whyBroken
+	case !low:
+		return whyMedian
+	}
+	return ""
 }
+
+// equality says whether the bound is on one value.
+func (s SLO) equality() bool { return s.Op == "==" || s.Op == "!=" }
 
 // OK says whether nothing speaks against a judged result: no bound is broken,
 // the run came to its end, and the generators kept up. Why says what does.
@@ -211,6 +244,19 @@ func (r *Result) OK() (ok bool, why []string) {
 	}
 	why = append(why, r.Objections()...)
 	return len(why) == 0, why
+}
+
+// OnlyByClock says whether nothing speaks against a judged result but bounds
+// that the error of the clocks leaves open.
+func (r *Result) OnlyByClock() bool {
+	open := false
+	for _, v := range r.Verdicts {
+		if !v.OK && !v.ByClock {
+			return false
+		}
+		open = open || v.ByClock
+	}
+	return open && len(r.Objections()) == 0
 }
 
 // Objections says what speaks against the result as a whole, whatever its

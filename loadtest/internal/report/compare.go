@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 )
@@ -63,7 +64,7 @@ func outcomeColor(o measure.Outcome) string {
 		return green
 	case measure.Worse:
 		return red
-	case measure.Changed:
+	case measure.Changed, measure.Unclear:
 		return amber
 	}
 	return ""
@@ -88,7 +89,14 @@ func incomparable(a, b *measure.Result) []string {
 			why = append(why, fmt.Sprintf("%s differs: %s and %s", clean(p.Name), clean(or(p.Value, "none")), clean(or(v, "none"))))
 		}
 	}
-	for name, r := range map[string]*measure.Result{"A": a, "B": b} {
+	for _, side := range []struct {
+		name string
+		r    *measure.Result
+	}{{"A", a}, {"B", b}} {
+		name, r := side.name, side.r
+		if r.ClockError > 0 && slices.ContainsFunc(r.Figures, func(f measure.Figure) bool { return f.CrossesClocks }) {
+			why = append(why, fmt.Sprintf("the clocks of %s are known to agree within ± %s", name, format(r.ClockError, "s")))
+		}
 		if len(r.Generator.Why) > 0 {
 			why = append(why, "the generator of "+name+" was saturated")
 		}

@@ -31,6 +31,8 @@ type group struct {
 type figureRow struct {
 	Name, Value, Median, Interval, Baseline, Ratio, RatioInterval string
 
+	Clock, RatioClock string // by how much they may be wrong, as they cross clocks; "" when they can't
+
 	Few   bool   // samples: the percentile rests on less than ten of them
 	Strip *strip // of the blocks, nil without
 }
@@ -84,6 +86,7 @@ func rowOf(r *measure.Result, f *measure.Figure) figureRow {
 	row := figureRow{
 		Name:     strings.TrimPrefix(strings.TrimPrefix(f.Name, f.Metric), "_"),
 		Value:    optional(f.Value, f.Unit),
+		Clock:    byClock(r, f),
 		Interval: ranged(between(f.Interval, f.Unit), f.Ranges()),
 		Few:      few(r, f),
 	}
@@ -95,6 +98,7 @@ func rowOf(r *measure.Result, f *measure.Figure) figureRow {
 		row.Baseline = optional(base.Typical(), base.Unit)
 	}
 	if q := r.Figure(f.Ratio); q != nil {
+		row.RatioClock = byClock(r, q)
 		row.Ratio, row.RatioInterval = ratio(q.Value), ranged(ratioBetween(q.Interval), q.Ranges())
 	}
 	row.Strip = stripOf(f, base)
@@ -183,6 +187,9 @@ func cardOf(r *measure.Result, f *measure.Figure, latency bool) card {
 		if p50 := r.Figure(f.Metric + "_p50"); p50 != nil && p50.Value != nil {
 			c.Detail = append(c.Detail, "p50 "+format(*p50.Value, "s"))
 		}
+	}
+	if text := saidByClock(r, f); text != "" {
+		c.Detail = append(c.Detail, strings.TrimSpace(text))
 	}
 	if f.Interval != nil {
 		c.Detail = append(c.Detail, fmt.Sprintf("median of %d blocks %s", len(f.Blocks), format(*f.Median, f.Unit)))

@@ -127,6 +127,28 @@ func ratio(v *float64) string {
 	return number(*v) + "×"
 }
 
+// byClock formats by how much a figure may be wrong because it crosses clocks, ""
+// when it can't be.
+func byClock(r *measure.Result, f *measure.Figure) string {
+	below, above := r.ByClock(f)
+	switch most := max(below, above); {
+	case most == 0:
+		return ""
+	case math.IsInf(most, 0):
+		return "± ∞"
+	default:
+		return "± " + format(most, f.Unit)
+	}
+}
+
+// saidByClock is byClock with what it is by, to stand behind a figure.
+func saidByClock(r *measure.Result, f *measure.Figure) string {
+	if text := byClock(r, f); text != "" {
+		return " " + text + " by the clock"
+	}
+	return ""
+}
+
 // between formats an interval, "" when it is not known.
 func between(i *measure.Interval, unit string) string {
 	if i == nil {

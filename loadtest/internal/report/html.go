@@ -52,8 +52,9 @@ type page struct {
 	Title     string
 	Info      measure.Info
 	Facts     []measure.Parameter
-	State     string // "pass", "fail"
+	State     string // "pass", "undecided", "fail"
 	Word      string
+	Sentence  string // what the state means
 	Why       []string
 	Bounds    []bound
 	Cards     []card
@@ -105,11 +106,8 @@ func newPage(r *measure.Result) (*page, error) {
 	p := &page{
 		Title: r.Info.Scenario, Info: r.Info, Notes: r.Notes, Failures: r.Failures,
 		Facts: facts(r.Info), Machine: machine(r.Info.Machine), Command: shell(r.Info.Command),
-		State: "pass", Word: "Pass",
 	}
-	if ok, _ := r.OK(); !ok {
-		p.State, p.Word, p.Why = "fail", "Fail", r.Objections()
-	}
+	p.judge(r)
 	for _, v := range r.Verdicts {
 		p.Bounds = append(p.Bounds, boundOf(r, v))
 	}
@@ -155,6 +153,22 @@ func newPage(r *measure.Result) (*page, error) {
 	return p, nil
 }
 
+// judge says what the verdicts come to.
+func (p *page) judge(r *measure.Result) {
+	ok, _ := r.OK()
+	switch {
+	case ok && len(r.Verdicts) == 0:
+		p.State, p.Word, p.Sentence = "pass", "Pass", "The run came to its end. No bounds were set."
+	case ok:
+		p.State, p.Word, p.Sentence = "pass", "Pass", "Every bound holds."
+	case r.OnlyByClock():
+		p.State, p.Word, p.Sentence = "undecided", "Undecided by clock", "Nothing is broken, but the error of the clocks leaves bounds open."
+	default:
+		p.State, p.Word, p.Sentence = "fail", "Fail", "Not every bound holds."
+		p.Why = r.Objections()
+	}
+}
+
 // name gives each chart a name of its own, which what describes it refers to.
 func (p *page) name() {
 	all := [][]chart{p.Load, p.Resources, p.Generator.Charts}
@@ -174,7 +188,7 @@ func (p *page) name() {
 func boundOf(r *measure.Result, v measure.Verdict) bound {
 	b := bound{Text: v.Bound, Measured: none, State: "fail", Word: v.Why}
 	if f := r.Figure(v.Metric); f != nil {
-		b.Measured = optional(v.Value, f.Unit)
+		b.Measured = optional(v.Value, f.Unit) + saidByClock(r, f)
 		switch {
 		case f.Ranges() > 0:
 			b.Measured += ", " + ranged(between(f.Interval, f.Unit), f.Ranges())
@@ -185,7 +199,7 @@ func boundOf(r *measure.Result, v measure.Verdict) bound {
 	switch {
 	case v.OK:
 		b.State, b.Word = "pass", "holds"
-	case v.Undecided:
+	case v.Undecided, v.ByClock:
 		b.State = "undecided"
 	}
 	return b

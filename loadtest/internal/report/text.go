@@ -121,7 +121,7 @@ func (p *printer) figures(r *measure.Result) {
 			ratios.add(q.Interval, q.Ranges())
 		}
 	}
-	t.row(faint, "", "all samples", "median of blocks", own.heading(), "baseline", "ratio", ratios.heading())
+	t.row(faint, "", "all samples", "by the clock", "median of blocks", own.heading(), "baseline", "ratio", ratios.heading())
 	for _, f := range headlines(r) {
 		t.row("", f.row(r, &own, &ratios)...)
 	}
@@ -155,16 +155,17 @@ func headlines(r *measure.Result) []shown {
 // row returns the cells of a figure, of which two are intervals: its own and its
 // ratio's.
 func (f shown) row(r *measure.Result, own, ratios *spreadColumn) []string {
-	cells := []string{f.Name, optional(f.Value, f.Unit), "", "", "", "", ""}
+	cells := []string{f.Name, optional(f.Value, f.Unit), byClock(r, f.Figure), "", "", "", "", ""}
 	if f.Median != nil {
-		cells[2] = format(*f.Median, f.Unit)
+		cells[3] = format(*f.Median, f.Unit)
 	}
-	cells[3] = own.cell(between(f.Interval, f.Unit), f.Ranges())
+	cells[4] = own.cell(between(f.Interval, f.Unit), f.Ranges())
 	if base := r.Figure(f.Baseline); base != nil {
-		cells[4] = optional(base.Typical(), base.Unit)
+		cells[5] = optional(base.Typical(), base.Unit)
 	}
 	if q := r.Figure(f.Ratio); q != nil {
-		cells[5], cells[6] = ratio(q.Value), ratios.cell(ratioBetween(q.Interval), q.Ranges())
+		cells[6] = strings.TrimSpace(ratio(q.Value) + " " + byClock(r, q))
+		cells[7] = ratios.cell(ratioBetween(q.Interval), q.Ranges())
 	}
 	return cells
 }
@@ -209,12 +210,12 @@ func (p *printer) verdict(r *measure.Result) {
 	var t table
 	t.row("", "bound", "measured", "")
 	for _, v := range r.Verdicts {
-		unit := ""
+		measured := optional(v.Value, "")
 		if f := r.Figure(v.Metric); f != nil {
-			unit = f.Unit
+			measured = optional(v.Value, f.Unit) + saidByClock(r, f)
 		}
 		color, word := judged(v)
-		t.row(color, clean(v.Bound), optional(v.Value, unit), word)
+		t.row(color, clean(v.Bound), measured, word)
 	}
 	if len(r.Verdicts) > 0 {
 		p.print(&t)
@@ -223,6 +224,10 @@ func (p *printer) verdict(r *measure.Result) {
 	ok, why := r.OK()
 	if ok {
 		p.line("%s", p.paint(green, "PASS"))
+		return
+	}
+	if r.OnlyByClock() {
+		p.line("%s  %s", p.paint(amber, "UNDECIDED BY CLOCK"), clean(strings.Join(why, "; ")))
 		return
 	}
 	p.line("%s  %s", p.paint(red, "FAIL"), clean(strings.Join(why, "; ")))
@@ -235,6 +240,8 @@ func judged(v measure.Verdict) (color, word string) {
 		return green, "holds"
 	case v.Undecided:
 		return amber, "undecided: " + clean(v.Why)
+	case v.ByClock:
+		return amber, "undecided by clock: " + clean(v.Why)
 	}
 	return red, "broken: " + clean(v.Why)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/deploy/program/pause"
+	"github.com/fairlead/fairlead/loadtest/internal/growth"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/usage"
 	"github.com/fairlead/fairlead/protocol"
@@ -53,12 +54,12 @@ would have waited at a given rate.`,
 	Defaults: Options{
 		Terminals: 4, Seed: 1,
 		SLOs: []measure.SLO{
-			{Metric: "relay_goroutines_growth", Op: "<=", Number: sameGoroutines},
-			{Metric: "relay_fds_growth", Op: "<=", Number: sameFDs},
-			{Metric: "relay_heap_growth", Op: "<=", Number: sameHeap >> 20, Unit: "MiB"},
-			{Metric: "agent_goroutines_growth", Op: "<=", Number: sameGoroutines},
-			{Metric: "agent_fds_growth", Op: "<=", Number: sameFDs},
-			{Metric: "agent_heap_growth", Op: "<=", Number: sameHeap >> 20, Unit: "MiB"},
+			{Metric: "relay_goroutines_growth", Op: "<=", Number: growth.SameGoroutines},
+			{Metric: "relay_fds_growth", Op: "<=", Number: growth.SameFDs},
+			{Metric: "relay_heap_growth", Op: "<=", Number: growth.SameHeap >> 20, Unit: "MiB"},
+			{Metric: "agent_goroutines_growth", Op: "<=", Number: growth.SameGoroutines},
+			{Metric: "agent_fds_growth", Op: "<=", Number: growth.SameFDs},
+			{Metric: "agent_heap_growth", Op: "<=", Number: growth.SameHeap >> 20, Unit: "MiB"},
 		},
 	},
 	Flags: own(func(c *program.Command, own *churnOptions) {
@@ -87,8 +88,6 @@ const (
 	// warmSessions is how many sessions come before the baseline is taken: then
 	// pools are filled, and lasting connections open.
 	warmSessions = 50
-	// Within these bounds a process counts as unchanged.
-	sameGoroutines, sameFDs, sameHeap = 10, 5, 5 << 20
 )
 
 // churning is the scenario's state.
@@ -132,27 +131,9 @@ func runChurn(ctx context.Context, s *stage) error {
 		return err
 	}
 	for name, now := range after {
-		tellGrowth(env.Out, name, before[name], now)
+		growth.Between(env.Out, name, before[name], now)
 	}
 	return nil
-}
-
-// tellGrowth records by how much a process uses more than before, as far as
-// that is known.
-func tellGrowth(out *measure.Collection, name string, was, now measure.Resource) {
-	for _, g := range []struct {
-		figure   string
-		was, now int64
-	}{
-		{"goroutines", int64(was.Goroutines), int64(now.Goroutines)},
-		{"heap", was.HeapBytes, now.HeapBytes},
-		{"fds", int64(was.FDs), int64(now.FDs)},
-		{"memory", was.RSSBytes, now.RSSBytes},
-	} {
-		if g.was > 0 && g.now > 0 {
-			out.Value(name+"_"+g.figure+"_growth", float64(g.now-g.was))
-		}
-	}
 }
 
 // run opens so many sessions, one at a time on each terminal.
@@ -261,7 +242,7 @@ func (c *churning) usage(ctx context.Context, before map[string]measure.Resource
 		if deadline.IsZero() {
 			deadline = time.Now().Add(c.own.Idle)
 		}
-		if same(before, now) || before == nil && last != nil && same(last, now) || time.Now().After(deadline) {
+		if growth.Settled(before, now) || before == nil && last != nil && growth.Settled(last, now) || time.Now().After(deadline) {
 			return now, nil
 		}
 		last = now
@@ -287,18 +268,4 @@ func (c *churning) look(ctx context.Context) (map[string]measure.Resource, error
 	c.agent.Close() // the relay is looked at without the connection
 	now, err := usage.Settled(ctx, relay.PID, relay.AdminURL)
 	return map[string]measure.Resource{"relay": now, "agent": agent}, err
-}
-
-// same reports whether processes use as much as before, or less.
-func same(before, now map[string]measure.Resource) bool {
-	if before == nil {
-		return false
-	}
-	for name, n := range now {
-		b := before[name]
-		if n.Goroutines > b.Goroutines+sameGoroutines || n.FDs > b.FDs+sameFDs || n.HeapBytes > b.HeapBytes+sameHeap {
-			return false
-		}
-	}
-	return true
 }

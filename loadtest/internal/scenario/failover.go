@@ -43,7 +43,7 @@ itself.`,
 		{Name: "not_resumed", Kind: measure.KindCounter, Help: "viewers that had no output again 15 s after a kill", LowerIsBetter: true, MustBeZero: true},
 		{Name: "kills", Unit: "kills", Help: "relays that were killed"},
 		{Name: "relay_restart", Unit: "s", Help: "from the kill to the relay's being ready again, with --local", LowerIsBetter: true},
-		{Name: "delivery", Kind: measure.KindLatency, Help: "from when a chunk was due to its arrival at a viewer, kills included"},
+		{Name: "delivery", Kind: measure.KindLatency, CrossesClocks: true, Help: "from when a chunk was due to its arrival at a viewer, kills included"},
 		{Name: "join", Kind: measure.KindLatency, Help: "from the request for a ticket to the whole screen"},
 	}, exactness...),
 	Defaults: Options{Viewers: 50, Rate: 400, Chunk: 256, Duration: 3 * time.Second, Seed: 1},
@@ -103,7 +103,7 @@ func runFailover(ctx context.Context, env *Env) error {
 	}
 	env.Progress("kills", float64(own.Kills), float64(own.Kills))
 	env.Out.Value("kills", float64(own.Kills))
-	return nil
+	return s.clock.Settle(ctx)
 }
 
 // failing is the scenario's state.

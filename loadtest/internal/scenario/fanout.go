@@ -25,7 +25,7 @@ A viewer that lacks its last bytes 10 s after the source's end has lost them.`,
   loadtest run fanout --local --viewers 5000 --generators 3 --rate 10 --slo 'delivery_p99<=250ms'`,
 	Metrics: append([]measure.Metric{
 		received,
-		{Name: "delivery", Kind: measure.KindLatency, Help: "from when a chunk was due to its arrival at a viewer", Headline: true, Baseline: "baseline_delivery"},
+		{Name: "delivery", Kind: measure.KindLatency, CrossesClocks: true, Help: "from when a chunk was due to its arrival at a viewer", Headline: true, Baseline: "baseline_delivery"},
 		{Name: "throughput", Unit: "B/s", Help: "delivered to all viewers together", Headline: true},
 		{Name: "relay_cpu_per_chunk", Unit: "s", Help: "CPU time of the relays for each chunk delivered to a viewer", Headline: true, Baseline: "baseline_cpu_per_chunk", LowerIsBetter: true},
 		{Name: "relay_memory_per_viewer", Unit: "B", Help: "what the relays' resident memory grew by as they came, before anything is printed", Headline: true, LowerIsBetter: true},

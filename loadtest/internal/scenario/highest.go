@@ -30,7 +30,7 @@ loadtest run highest-rate --local --within 50ms --duration 3s`,
 	Metrics: []measure.Metric{
 		received,
 		{Name: "highest_rate", Unit: "chunks/s", Headline: true, Baseline: "baseline_highest_rate", Help: "printed by the terminal, while every viewer gets each of them in time"},
-		{Name: "delivery", Kind: measure.KindLatency, Help: "from when a chunk was due to its arrival at a viewer, at all rates that were tried"},
+		{Name: "delivery", Kind: measure.KindLatency, CrossesClocks: true, Help: "from when a chunk was due to its arrival at a viewer, at all rates that were tried"},
 		{Name: "baseline_delivery", Kind: measure.KindLatency, Help: "the same of the baseline"},
 		{Name: "lost_bytes", Kind: measure.KindCounter, Unit: "B", Headline: true, LowerIsBetter: true, MustBeZero: true, Help: "bytes that a viewer didn't get and wasn't told of"},
 		{Name: "duplicate_bytes", Kind: measure.KindCounter, Unit: "B", LowerIsBetter: true, MustBeZero: true, Help: "bytes that a viewer got twice"},
@@ -62,7 +62,8 @@ const (
 // A climber finds the highest rate of one side.
 type climber struct {
 	group  *generator.Group
-	prefix string // of what its viewers record
+	prefix string        // of what its viewers record
+	within time.Duration // the 99th percentile up to which a rate counts
 	// send has the source of its viewers print; it returns when the order is
 	// given, or carried out.
 	send func(context.Context, pattern.Spec) error
@@ -81,6 +82,9 @@ type climbing struct {
 func runHighestRate(ctx context.Context, s *stage) error {
 	env := s.env
 	c := &climbing{stage: s, own: env.Options.Own.(*highestOptions)}
+	if err := c.tellClock(); err != nil {
+		return err
+	}
 	climbers, err := c.come(ctx)
 	if err != nil {
 		return err
@@ -103,11 +107,23 @@ func runHighestRate(ctx context.Context, s *stage) error {
 	return env.EachBlock(ctx, "blocks", sides...)
 }
 
+// tellClock says what the error of the clocks makes of --within: only what is in
+// time however far they are apart counts.
+func (c *climbing) tellClock() error {
+	switch apart := c.clock.Error(); {
+	case apart >= c.own.Within:
+		return fmt.Errorf("the source's clock and ours are known to agree within ± %v only: whether chunks come within %v (--within) can't be told from here", apart, c.own.Within)
+	case apart > 0:
+		c.env.Out.Note(fmt.Sprintf("the clocks may be %v apart, so only rates count at which chunks come within %v: the highest rate may be higher, not lower", apart, c.own.Within-apart))
+	}
+	return nil
+}
+
 // come makes all viewers join, on both sides.
 func (c *climbing) come(ctx context.Context) ([]*climber, error) {
 	o, baseline := c.env.Options, c.env.Baseline
 	climbers := []*climber{{
-		rate: o.Rate,
+		rate: o.Rate, within: c.own.Within - c.clock.Error(),
 		send: func(ctx context.Context, spec pattern.Spec) error { return c.print(ctx, 0, spec) },
 		settle: func(ctx context.Context) error {
 			_, err := c.terminal[0].Ask(ctx, "lag", "lag ") // obeyed after what is under way
@@ -121,7 +137,7 @@ func (c *climbing) come(ctx context.Context) ([]*climber, error) {
 		extra = o.Viewers
 		specs = append(specs, viewers.Spec{Slow: true, URL: baseline.ViewerURL(), Prefix: "baseline_"})
 		climbers = append(climbers, &climber{
-			rate: o.Rate, prefix: "baseline_",
+			rate: o.Rate, prefix: "baseline_", within: c.own.Within,
 			send: func(ctx context.Context, spec pattern.Spec) error {
 				_, err := baseline.Send(ctx, spec)
 				return err
@@ -206,5 +222,5 @@ func (c *climbing) holds(ctx context.Context, who *climber, rate float64) (bool,
 		return false, nil
 	}
 	p99 := c.env.Out.Blocks(name + "_p99")
-	return len(p99) > 0 && p99[len(p99)-1] <= c.own.Within.Seconds(), nil
+	return len(p99) > 0 && p99[len(p99)-1] <= who.within.Seconds(), nil
 }

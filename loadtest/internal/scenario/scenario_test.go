@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
+	"github.com/fairlead/fairlead/loadtest/internal/growth"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 )
 
@@ -119,7 +120,6 @@ func TestScenarios(t *testing.T) {
 func TestGrowth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env := testEnv(Options{})
-		k := &soaking{watching: &watching{stage: &stage{env: env}}}
 		from := time.Now()
 		for i := range 100 {
 			for _, name := range []string{"relay-1", "relay-2"} {
@@ -127,9 +127,7 @@ func TestGrowth(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		k.growth(growing{"relay_growth", numbered("relay", 2), resident, measure.Median}, from, time.Now())
-		k.growth(growing{"agent_growth", numbered("sandbox-agent", 1), resident, measure.Median}, from, time.Now())
-		k.growth(growing{"relay_goroutines_growth", numbered("relay", 2), goroutines, measure.Median}, from, time.Now())
+		growth.Record(env.Out, 2, 1, from, time.Now())
 		result := env.Out.Result(measure.Info{Start: from})
 		if f := result.Figure("relay_growth"); f == nil || f.Value == nil || *f.Value != 2*500 {
 			t.Errorf("relays grew by %+v, want 1000", f)

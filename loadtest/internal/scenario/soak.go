@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/client"
 	"github.com/fairlead/fairlead/loadtest/internal/calls"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
+	"github.com/fairlead/fairlead/loadtest/internal/growth"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/openloop"
 	"github.com/fairlead/fairlead/loadtest/internal/printer"
@@ -37,7 +38,7 @@ output, or that would look like one.`,
 loadtest run soak --local --duration 4h --viewers 200 --slo 'relay_growth<8MiB'`,
 	Metrics: append([]measure.Metric{
 		{Name: "echo", Kind: measure.KindLatency, Headline: true, Baseline: "direct_echo", Help: "keystroke to echo"},
-		{Name: "delivery", Kind: measure.KindLatency, Headline: true, Help: "from when a chunk was due to its arrival at a viewer"},
+		{Name: "delivery", Kind: measure.KindLatency, CrossesClocks: true, Headline: true, Help: "from when a chunk was due to its arrival at a viewer"},
 		{Name: "command", Kind: measure.KindLatency, Help: "from when a command was due to its outcome"},
 		{Name: "small_upload", Kind: measure.KindLatency, Help: "a small file, from when it was due to the answer"},
 		{Name: "small_download", Kind: measure.KindLatency, Help: "a small file, from when it was due to its last byte"},
@@ -301,65 +302,5 @@ func (k *soaking) conclude(from, to time.Time) {
 			k.env.Out.Value("echo_drift", max(0, interval.Low-1))
 		}
 	}
-	relays, agents := numbered("relay", len(k.env.Target.Relays)), numbered("sandbox-agent", max(1, len(k.env.Target.Sandboxes)))
-	for _, g := range []growing{
-		{"relay_growth", relays, resident, measure.Median},
-		{"agent_growth", agents, resident, measure.Median},
-		{"controlplane_growth", []string{"controlplane"}, resident, measure.Median},
-		{"relay_goroutines_growth", relays, goroutines, measure.Median},
-		{"relay_descriptors_growth", relays, descriptors, measure.Median},
-		{"agent_goroutines_growth", agents, goroutines, measure.Median},
-		// A heap rises and falls with its collections.
-		{"agent_heap_growth", agents, heap, slices.Min[[]float64]},
-		{"agent_descriptors_growth", agents, descriptors, measure.Median},
-	} {
-		k.growth(g, from, to)
-	}
-}
-
-// A growing figure is the growth of what processes use of something.
-type growing struct {
-	figure    string
-	processes []string
-	of        func(measure.ResourcePoint) float64 // 0: not known
-	typical   func([]float64) float64             // of what is used over time, of which there is some
-}
-
-func numbered(process string, count int) []string {
-	var names []string
-	for i := range count {
-		names = append(names, fmt.Sprintf("%s-%d", process, i+1))
-	}
-	return names
-}
-
-func resident(p measure.ResourcePoint) float64    { return float64(p.RSSBytes) }
-func heap(p measure.ResourcePoint) float64        { return float64(p.HeapBytes) }
-func goroutines(p measure.ResourcePoint) float64  { return float64(p.Goroutines) }
-func descriptors(p measure.ResourcePoint) float64 { return float64(p.FDs) }
-
-// growth records how much more the processes used in the last quarter of the
-// time than in the second, if that is known.
-func (k *soaking) growth(g growing, from, to time.Time) {
-	total, known := 0.0, false
-	length := to.Sub(from).Seconds()
-	for _, name := range g.processes {
-		var second, last []float64
-		for _, p := range k.env.Out.Usage(name, from) {
-			v := g.of(p)
-			switch part := p.Seconds / length; {
-			case v == 0:
-			case part >= 0.25 && part < 0.5:
-				second = append(second, v)
-			case part >= 0.75 && part <= 1:
-				last = append(last, v)
-			}
-		}
-		if len(second) > 0 && len(last) > 0 {
-			total, known = total+g.typical(last)-g.typical(second), true
-		}
-	}
-	if known {
-		k.env.Out.Value(g.figure, total)
-	}
+	growth.Record(k.env.Out, len(k.env.Target.Relays), max(1, len(k.env.Target.Sandboxes)), from, to)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/client"
@@ -13,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/pattern"
 	"github.com/fairlead/fairlead/loadtest/internal/printer"
+	"github.com/fairlead/fairlead/loadtest/internal/skew"
 	"github.com/fairlead/fairlead/loadtest/internal/viewers"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -40,8 +40,8 @@ type stage struct {
 	owner    *client.User
 	loop     *eventloop.Loop
 	program  *printer.Program
-	skew     time.Duration // of the source's clock to ours
-	streams  int           // made so far: no two have the same seed
+	clock    *skew.Clock // the source's, where anything is timed by it and it isn't ours
+	streams  int         // made so far: no two have the same seed
 	terminal []*printer.Terminal
 }
 
@@ -71,8 +71,9 @@ func newStage(ctx context.Context, env *Env, terminals int) (_ *stage, err error
 		s.terminal = append(s.terminal, t)
 		env.Progress("terminals", float64(i+1), float64(terminals))
 	}
-	if env.Local == nil && terminals > 0 {
-		s.skew, err = clockSkew(ctx, s.terminal[0])
+	if env.Local == nil && terminals > 0 && env.Out.CrossesClocks() {
+		env.Progress("comparing clocks", 0, 1)
+		s.clock, err = skew.Read(ctx, s.terminal[0], env.Out)
 	}
 	return s, err
 }
@@ -86,32 +87,14 @@ func onStage(terminals func(*Options) int, run func(context.Context, *stage) err
 			return err
 		}
 		defer s.close()
-		return run(ctx, s)
+		if err := run(ctx, s); err != nil {
+			return err
+		}
+		return s.clock.Settle(ctx)
 	}
 }
 
 func one(*Options) int { return 1 }
-
-// clockSkew estimates by how much the source's clock is ahead of ours.
-func clockSkew(ctx context.Context, t *printer.Terminal) (time.Duration, error) {
-	best, skew := time.Duration(0), time.Duration(0)
-	for range 7 {
-		asked := time.Now()
-		answer, err := t.Ask(ctx, "clock", "clock")
-		if err != nil {
-			return 0, err
-		}
-		took := time.Since(asked)
-		micros, err := strconv.ParseInt(answer, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("the source's clock says %q", answer)
-		}
-		if best == 0 || took < best {
-			best, skew = took, time.UnixMicro(micros).Sub(asked.Add(took/2))
-		}
-	}
-	return skew, nil
-}
 
 // close ends the terminals and removes what was put into the workspace. It
 // works after the scenario's context has ended.
@@ -156,7 +139,7 @@ func (s *stage) stream(rate float64, chunk int, lasts time.Duration) pattern.Spe
 
 // print makes terminal i print a stream.
 func (s *stage) print(ctx context.Context, i int, spec pattern.Spec) error {
-	spec.Start = spec.Start.Add(s.skew)
+	spec.Start = spec.Start.Add(s.clock.Ahead())
 	return s.terminal[i].Order(ctx, spec.Order())
 }
 
