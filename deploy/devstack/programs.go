@@ -179,6 +179,9 @@ func (s *Stack) startSandbox(ctx, children context.Context, i int) error {
 	if !s.cfg.UserEntries {
 		args = append(args, "--user-entries=false")
 	}
+	if s.cfg.SyncUnisolated {
+		args = append(args, "--sync-unisolated")
+	}
 	if s.cfg.AllowPrivileges {
 		args = append(args, "--allow-privileges")
 	}
@@ -231,12 +234,12 @@ func (s *Stack) tool(ctx context.Context, name string, args ...string) ([]byte, 
 }
 
 // makeExtension has the browser extension written into the state directory, with
-// both of its parts, for the stack's relays. It learns the keys of page commands
-// from the control plane itself.
+// all of its parts, for the stack's relays. It learns the keys of page commands from
+// the control plane itself, and pairs there.
 func (s *Stack) makeExtension(ctx context.Context) (*readyExtension, error) {
 	out, err := s.tool(ctx, "controlplane", "extension",
 		"--out", filepath.Join(s.cfg.StateDir, "extension"), "--origins", strings.Join(origins(s.public, 0), ","),
-		"--parts", "panel,pages", "--tabs", "shared", "--jwks", s.cpReady.URL+"/.well-known/jwks.json", "--json")
+		"--parts", "panel,pages,sync", "--tabs", "shared", "--jwks", s.cpReady.URL+"/.well-known/jwks.json", "--json")
 	if err != nil {
 		return nil, err
 	}

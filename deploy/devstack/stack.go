@@ -46,6 +46,7 @@ type Config struct {
 	Egress          bool     // terminals go through the egress proxy
 	UserEntries     bool     // users of terminals have entries in /etc/passwd while they run
 	AllowPrivileges bool     // terminals' programs may gain privileges
+	SyncUnisolated  bool     // people's cookies are taken without isolation, too
 	SandboxConfig   string   // YAML file with further flags of the sandboxes' agents; empty: none
 	OutboundHosts   []string // "name=ip[:port]", addresses for names that no resolver knows
 	Integrations    string   // file: how to reach the providers of integrations; empty: there are none
@@ -263,6 +264,7 @@ func (s *Stack) welcome() {
 	if s.extension != nil {
 		fmt.Fprintf(out, "The browser extension is in %s (\"Load unpacked\" on chrome://extensions).\n", s.extension.Dir)
 	}
+	fmt.Fprintf(out, "To sign its browser in where yours is: bin/fairlead-source login %s, pair --site SITE, push --watch.\n", s.cpReady.URL)
 	fmt.Fprintf(out, "Logs are in %s. Ctrl-C ends everything.\n\n", s.logs)
 }
 

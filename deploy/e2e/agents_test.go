@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,7 +50,8 @@ func agentState(ctx context.Context, t *testing.T, term *Terminal, want protocol
 }
 
 // marked returns the state letters (proc(5)) of all processes whose environment
-// holds mark.
+// holds mark. One that will stop before it runs another instruction is stopped, T:
+// it is D while it waits for a child of vfork, and that child may be stopped too.
 func marked(mark string) (states []string) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
@@ -60,10 +63,26 @@ func marked(mark string) (states []string) {
 		if err != nil {
 			continue
 		}
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-		states = append(states, fields[0])
+		state := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))[0]
+		if state == "D" && stops(dir) {
+			state = "T"
+		}
+		states = append(states, state)
 	}
 	return states
+}
+
+// stops reports whether SIGSTOP is pending for a process.
+func stops(dir string) bool {
+	status, _ := os.ReadFile(filepath.Join(dir, "status")) // it may have ended
+	for _, label := range []string{"SigPnd:", "ShdPnd:"} {
+		_, rest, _ := strings.Cut(string(status), label)
+		mask, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")
+		if pending, err := strconv.ParseUint(mask, 16, 64); err == nil && pending&(1<<(syscall.SIGSTOP-1)) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // all reports whether there are n states or more and each is one of letters.

@@ -69,14 +69,19 @@ func noise(t *testing.T, path string, width, height int) int {
 	return data.Len()
 }
 
-// dropFile drops a file of the disk on the conversation, as a mouse does.
+// dropFile drops a file of the disk on the conversation, as a mouse does. A browser
+// that is busy may not have answered the drag when the drop comes, and then there is
+// none: so it is done until the page has had it.
 func (w *window) dropFile(path string) {
 	w.t.Helper()
-	at := eval[[]float64](w, `((r) => [r.x + r.width / 2, r.y + r.height / 2])(document.querySelector('#chat-scroll').getBoundingClientRect())`)
-	for _, kind := range []input.DispatchDragEventType{"dragEnter", "dragOver", "drop"} {
-		w.run(devtools(input.DispatchDragEvent, input.DispatchDragEventParams{Type: kind, X: at[0], Y: at[1], Data: &input.DragData{
-			Items: []*input.DragDataItem{}, Files: []string{path}, DragOperationsMask: 1,
-		}}))
+	eval[any](w, `(() => { window.dropped = false; addEventListener('drop', () => { window.dropped = true }, {capture: true, once: true}) })()`)
+	for !eval[bool](w, "window.dropped") {
+		at := eval[[]float64](w, `((r) => [r.x + r.width / 2, r.y + r.height / 2])(document.querySelector('#chat-scroll').getBoundingClientRect())`)
+		for _, kind := range []input.DispatchDragEventType{"dragEnter", "dragOver", "drop"} {
+			w.run(devtools(input.DispatchDragEvent, input.DispatchDragEventParams{Type: kind, X: at[0], Y: at[1], Data: &input.DragData{
+				Items: []*input.DragDataItem{}, Files: []string{path}, DragOperationsMask: 1,
+			}}))
+		}
 	}
 }
 

@@ -26,7 +26,8 @@ const panelExtension = "abcdefghijklmnopabcdefghijklmnop"
 const panelOrigin = "chrome-extension://" + panelExtension
 
 // stubborn is a claude that neither INT nor HUP ends, and that tells what it finds.
-// Its diary has when it was interrupted, and each time that it lived on until, in
+// What was typed of a line when its patience ends belongs to the next read's. Its diary
+// has when it was interrupted, and each time that it lived on until, in
 // seconds.
 const stubborn = `#!/bin/bash
 trap '' HUP
@@ -34,9 +35,11 @@ trap 'asked=${asked:-$EPOCHREALTIME}' INT
 echo "pid=$$ size=$(stty size)."
 while true; do
 	if ! read -r -t 0.1 line; then
+		begun+=$line
 		[ "$asked" ] && echo "$asked $EPOCHREALTIME" >>"${0%/*}/diary/claude" && sleep 0.05
 		continue
 	fi
+	line=$begun$line begun=
 	case "$line" in
 	tab) cat ~/active-tab.json ;;
 	there) cat ~/claude-available.json ;;

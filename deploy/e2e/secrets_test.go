@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/protocol/op"
 )
 
 // setEnv is POST /sessions/{sid}/env by alice.
@@ -319,7 +320,7 @@ func TestEnvironment(t *testing.T) {
 	if len(holders) != 1 || !holders[string(id)] {
 		t.Errorf("the secret of %s is in the environment of %v", id, holders)
 	}
-	var list protocol.EnvList
+	var list op.EnvList
 	must(t, call(ctx, http.StatusOK, &list, http.MethodGet, fmt.Sprintf("%s/sessions/%s/env", u.Base, s.Ready.SessionID), grant, nil))
 	if len(list.Variables) != 4 {
 		t.Errorf("%+v", list)

@@ -26,6 +26,7 @@ func run(c *program.Command) {
 	c.Bool(&cfg.Temporary, "temporary", false, "workspaces and homes, which lie outside the state directory, are removed at the end; after a kill at the start of another devstack")
 	c.String(&cfg.ReadyFile, "ready-file", "", "`file` to write addresses, ids and tokens to when everything runs")
 	c.Bool(&cfg.UserEntries, "user-entries", true, "as root, the users of terminals have entries in /etc/passwd while they run")
+	c.Bool(&cfg.SyncUnisolated, "sync-unisolated", false, "take people's cookies for the sandboxes' browsers even without root, where every program of a terminal can read them")
 	c.Bool(&cfg.AllowPrivileges, "allow-privileges", false, "programs of terminals may gain privileges by what they run, as sudo needs")
 	c.String(&cfg.SandboxConfig, "sandbox-config", "", "YAML `file` with further flags of the sandboxes' agents (see sandbox-agent --help); those that the stack sets itself win")
 	c.Bool(&cfg.Egress, "egress", false, "terminals go through the egress proxy, which asks before it lets them reach a host that is not on the list")
