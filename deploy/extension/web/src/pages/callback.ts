@@ -30,6 +30,11 @@ export const heard = (status: number): boolean => status === 204 || (status >= 4
 const unknown = 404;
 const mostAttempts = 50;
 
+// A relay that has just been silent may be begun anew, and hear of the command only
+// after it answers again, where no page forwards it here once more: the page may be
+// at another relay. So many times it is asked again before the outcome waits.
+const mostForgiven = 3;
+
 // pauseMs grows from one attempt to the next.
 export const pauseMs = (attempt: number): number => Math.min(500 * 2 ** Math.min(attempt, 10), 30_000);
 
@@ -54,13 +59,15 @@ export class Callbacks {
   async tell(entry: Entry): Promise<void> {
     if (this.#under.has(entry.commandId)) return;
     this.#under.add(entry.commandId);
+    let forgiven = 0; // of the next answers that the command is unknown
     try {
       while (entry.reply !== undefined && entry.outcome !== undefined) {
         if (over(entry, this.now())) return await this.ledger.told(entry);
         const noted = this.ledger.sent(entry); // beside it: a worker that dies now counts one less
         const status = await this.post(entry.reply.url, entry.reply.callbackToken, bodyOf(entry, entry.outcome, entry.attempt)).catch(() => 0);
         await noted;
-        if (status === unknown && (entry.again !== true || entry.attempt >= mostAttempts)) return await this.ledger.unheard(entry);
+        if (status === 0 || status >= 500) forgiven = mostForgiven;
+        if (status === unknown && (entry.again !== true || entry.attempt >= mostAttempts) && forgiven-- <= 0) return await this.ledger.unheard(entry);
         if (status !== unknown && heard(status)) return await this.ledger.told(entry);
         await this.pause(pauseMs(entry.attempt));
       }

@@ -131,6 +131,25 @@ test('what a relay knew nothing of waits, and is told again when the command is 
   assert.ok(![...area.kept.values()].some((kept) => JSON.stringify(kept).includes('"value":2')), 'it is forgotten');
 });
 
+// The page is at another relay, which doesn't send the command again.
+test('a relay that was silent may hear of a command later than of its outcome', async () => {
+  const ledger = new Ledger(new Memory(), 'one', () => 10);
+  let posts = 0;
+  const tell = async (id: string, statuses: number[]) => {
+    posts = 0;
+    await ledger.take(order(id));
+    const entry = await ledger.end(id, done);
+    assert.ok(entry);
+    await new Callbacks(ledger, () => (posts++, Promise.resolve(statuses.shift() ?? 404)), () => 10, () => Promise.resolve()).tell(entry);
+  };
+  await tell('a', [0, 404, 404, 204]);
+  assert.equal(posts, 4);
+  assert.equal(await ledger.busy(), false);
+  await tell('b', [503, 404, 404, 404, 404, 204]); // but it isn't asked for ever
+  assert.equal(posts, 5);
+  assert.equal(await ledger.busy(), true);
+});
+
 test('nobody is told when nobody waits', async () => {
   let now = 0;
   const ledger = new Ledger(new Memory(), 'one', () => now);
