@@ -74,7 +74,7 @@ LARGE := ^(TestMany|TestMemoryAtOnce)$$
 # The end-to-end tests of cases and faults, about half of them.
 FOUND := ^Test(Found|Case)
 
-.PHONY: dev build check test test-packages test-pure test-speed test-programs test-found test-raced test-security race load soak bench proofs conformance fuzz test-agents test-webclient lint clean tools
+.PHONY: dev build check test test-packages test-pure test-speed test-programs test-found test-raced test-security race load soak hops bench proofs conformance fuzz test-agents test-webclient lint clean tools
 
 dev: build
 	@exec bin/devstack --listen 127.0.0.1:8080
@@ -153,6 +153,7 @@ test-found:
 test-raced:
 	$(GO) test $(RACE) $(LINK) -timeout 30m -run '$(RACED)' ./deploy/e2e
 	$(GO) vet -tags otel ./deploy/program/telemetry ./deploy/e2e
+	$(GO) vet -tags hops ./deploy/program/hops
 	$(GO) test -timeout 5m -tags otel ./deploy/program/telemetry
 	$(GO) test -timeout 5m -tags otel -run '^TestOneTraceForEachCommand$$' ./deploy/e2e
 
@@ -172,6 +173,11 @@ load: build
 
 soak: build
 	bin/loadtest run soak --local --duration $(SOAK)
+
+# Programs that note when a key and its echo pass them, for bin/loadtest run echo --hops.
+hops: $(DIST)/index.html $(EXTENSION)/panel/panel.html
+	@mkdir -p bin/hops
+	$(GO) build -tags hops -ldflags '$(LDFLAGS)' -o bin/hops/ $(PROGRAMS)
 
 bench: build
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime 0.3s ./protocol/... ./relay/internal/replay ./tunnel ./sandbox-agent/internal/screen ./sandbox-agent/internal/spill ./sandbox-agent/internal/terminal ./sandbox-agent/internal/display ./sandbox-agent/internal/ledger ./sandbox-agent/internal/executor ./sandbox-agent/internal/redact ./sandbox-agent/internal/egress ./sandbox-agent/internal/broker ./sandbox-agent/internal/files/workspace ./sandbox-agent/internal/mcp ./sandbox-agent/internal/process ./sandbox-agent/internal/codingagent ./sandbox-agent/internal/chatlog ./sandbox-agent/internal/history/lineindex ./relay/internal/chathub ./loadtest/internal/pattern ./loadtest/internal/viewers ./tunnel/tunneltest/impair ./relay/internal/batchsend ./relay/internal/hub ./relay/internal/gateway

@@ -210,6 +210,8 @@ func (t *targetFlags) check(s *scenario.Scenario, o *scenario.Options) error {
 		return program.Hint(errors.New("--simulated needs --local"), "a simulated sandbox has to be invited by the control plane")
 	case !t.local && o.Impair != "":
 		return program.Hint(errors.New("--impair needs --local"), "loadtest impair stands in front of a relay that runs elsewhere")
+	case o.Hops && !t.local:
+		return program.Hint(errors.New("--hops needs --local"), "programs note what passes them in files of the machine they are on")
 	case t.local && t.relays < 1:
 		return errors.New("--relays must be at least 1")
 	}

@@ -63,6 +63,7 @@ func TestUsage(t *testing.T) {
 		{"run echo --local --slo echo_p99", "has no operator"},
 		{"run echo --local --impair loss=200%", "between 0% and 100%"},
 		{"run echo --url http://h --impair loss=1%", "--impair needs --local"},
+		{"run echo --url http://h --hops", "--hops needs --local"},
 		{"run echo --local --same-lane", "--same-lane needs --bulk"},
 		{"run echo --local --rate 0", "--rate must be more than 0"},
 		{"run echo --local --duration 0s", "--duration must be more than 0"},

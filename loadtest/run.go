@@ -191,6 +191,7 @@ func (r *run) open(ctx context.Context) (err error) {
 	}
 	options := r.scenario.Stack
 	options.Bin, options.Relays, options.Seed = t.bin, t.relays, r.options.Seed
+	options.Hops = r.options.Hops
 	options.People = max(options.People, r.options.People())
 	options.Impair = cmp.Or(r.options.Impair, options.Impair)
 	if r.local, err = stack.StartLocal(ctx, options); err != nil {

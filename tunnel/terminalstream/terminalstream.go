@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/hops"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/tunnel"
@@ -162,6 +163,7 @@ func send(ctx context.Context, stream *tunnel.Stream, a Attachment) error {
 		if err != nil {
 			return err
 		}
+		hops.Pass(hops.StreamOut)
 		if err := protocol.Write(stream, m); err != nil {
 			return err
 		}
@@ -176,6 +178,7 @@ func (s *Server) receive(ctx context.Context, stream *tunnel.Stream, a Attachmen
 		if err != nil {
 			return err
 		}
+		hops.Pass(hops.StreamIn)
 		m, err := protocol.Decode(frame)
 		if err != nil {
 			return err

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/loadtest/internal/bulk"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
+	"github.com/fairlead/fairlead/loadtest/internal/legs"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/printer"
 	"github.com/fairlead/fairlead/loadtest/internal/typist"
@@ -32,10 +34,14 @@ file is downloaded again and again, all through the same tunnel.
 With --impair there is a bad network between the sandbox and the relay. The echo
 is then also told in round trips of that network (echo_p50_rtt, echo_p99_rtt),
 and there is no baseline. --block-udp takes QUIC away, so that the tunnel goes
-over WebSocket.`,
+over WebSocket.
+
+With --hops each program on the way notes when a key and its echo pass it, and the
+way is told leg by leg. make hops builds such programs, into bin/hops.`,
 	Example: `loadtest run echo --local --slo 'echo_p50_ratio<3'
 loadtest run echo --local --bulk --impair delay=25ms,loss=2% --slo 'echo_p50_rtt<=1.3' --slo 'echo_p99_rtt<=3'
-loadtest run echo --local --block-udp --impair delay=25ms --slo 'echo_p50_rtt<=1.5'`,
+loadtest run echo --local --block-udp --impair delay=25ms --slo 'echo_p50_rtt<=1.5'
+loadtest run echo --local --hops --bin bin/hops`,
 	Metrics: append([]measure.Metric{
 		{Name: "echo", Kind: measure.KindLatency, Headline: true, Baseline: "direct_echo", Help: "from when a key was due to its echo at the viewer"},
 		{Name: "echo_p50_rtt", Unit: "", Headline: true, LowerIsBetter: true, Help: "echo_p50 of each block in round trips of --impair"},
@@ -43,16 +49,21 @@ loadtest run echo --local --block-udp --impair delay=25ms --slo 'echo_p50_rtt<=1
 		{Name: bulk.Output, Kind: measure.KindCounter, Unit: "B", Help: "printed by the flooding terminal and received"},
 		{Name: bulk.Download, Kind: measure.KindCounter, Unit: "B", Help: "downloaded meanwhile"},
 		{Name: bulk.Skipped, Kind: measure.KindCounter, Unit: "B", LowerIsBetter: true, Help: "output of the flooding terminal that its viewer was told it would miss, being too slow"},
-	}, append(exactEcho, exactness...)...),
+	}, slices.Concat(exactEcho, exactness, legs.Metrics())...),
 	Defaults:  Options{Rate: 50, Duration: 4 * time.Second, Warmup: 2 * time.Second, Blocks: 9},
 	Simulated: true,
-	Flags: own(func(c *program.Command, own *echoOptions) {
-		c.Bool(&own.bulk, "bulk", false, "flood another terminal and download a file meanwhile")
-		c.Bool(&own.sameLane, "same-lane", false, "with --bulk: the flooding terminal shares the lane of the one that is measured")
-		c.Bool(&own.blockUDP, "block-udp", false, "take QUIC away; needs --local")
-	}),
+	Flags: func(c *program.Command, o *Options) {
+		c.Bool(&o.Hops, "hops", false, "tell where the time of an echo goes; needs --local, and programs built with the tag hops")
+		own(echoFlags)(c, o)
+	},
 	Prepare: prepareEcho,
 	Run:     runEcho,
+}
+
+func echoFlags(c *program.Command, own *echoOptions) {
+	c.Bool(&own.bulk, "bulk", false, "flood another terminal and download a file meanwhile")
+	c.Bool(&own.sameLane, "same-lane", false, "with --bulk: the flooding terminal shares the lane of the one that is measured")
+	c.Bool(&own.blockUDP, "block-udp", false, "take QUIC away; needs --local")
 }
 
 // otherCarrierWait bounds the wait for a tunnel over another carrier.
@@ -65,6 +76,8 @@ type echoOptions struct {
 func prepareEcho(o *Options) error {
 	own := o.Own.(*echoOptions)
 	switch {
+	case o.Hops && own.bulk:
+		return errors.New("--hops tells the way of keys that are alone, without --bulk")
 	case own.sameLane && !own.bulk:
 		return errors.New("--same-lane needs --bulk")
 	case o.Simulated && own.bulk:
@@ -87,6 +100,7 @@ type echoing struct {
 	near *typist.Typist // at the deployment
 	bare *typist.Typist // at the baseline; nil without
 	bulk *generator.Group
+	keys []legs.Key // of this block, with --hops; owned by near's viewer
 }
 
 func runEcho(ctx context.Context, env *Env) error {
@@ -174,6 +188,11 @@ func (e *echoing) open(ctx context.Context) (end func(), err error) {
 	if e.near, err = echoIn(ctx, t, e.rec, "echo"); err != nil {
 		return end, err
 	}
+	if e.env.Options.Hops {
+		e.near.Viewer.Do(func() {
+			e.near.Echoed = func(sent, echoed time.Time) { e.keys = append(e.keys, legs.Key{Sent: sent, Echoed: echoed}) }
+		})
+	}
 	if e.env.Baseline != nil {
 		if e.bare, err = echoBare(ctx, e.stage, e.rec); err != nil {
 			return end, err
@@ -259,6 +278,9 @@ func (e *echoing) block(ctx context.Context, block int) error {
 	typed := func(t *typist.Typist, phase string) side {
 		return side{phase, groups(e.bulk), func(ctx context.Context, block int) error {
 			err := t.Type(ctx, e.env.Options.Rate, e.env.Options.Duration)
+			if err == nil && t == e.near && e.env.Options.Hops {
+				err = e.tellLegs()
+			}
 			if err == nil {
 				e.env.Out.Merge(phase, block, e.rec.Snapshot())
 			}
@@ -273,6 +295,20 @@ func (e *echoing) block(ctx context.Context, block int) error {
 		return err
 	}
 	e.roundTrips(block)
+	return nil
+}
+
+// tellLegs records the legs of the keys that were typed since it was called before.
+func (e *echoing) tellLegs() error {
+	passings, err := legs.Read(e.env.Local.Target().Dir)
+	if err != nil {
+		return program.Hint(err, "make hops builds the programs for --hops into bin/hops, --bin bin/hops takes them")
+	}
+	var keys []legs.Key
+	e.near.Viewer.Do(func() { keys, e.keys = e.keys, nil })
+	if whole := passings.Record(keys, e.rec); whole < len(keys) {
+		e.env.Out.Note(fmt.Sprintf("%d of %d keys weren't seen at every place, and have no legs", len(keys)-whole, len(keys)))
+	}
 	return nil
 }
 

@@ -71,6 +71,7 @@ type Options struct {
 	OwnGrants  bool // each viewer has a grant of its own
 	NoBaseline bool
 	Simulated  bool
+	Hops       bool   // programs note what passes them; needs --local
 	Impair     string // a profile of tunnel/tunneltest/impair, in front of the relay's tunnel; empty: none
 
 	// SLOs are the bounds on the figures. Blocks go on while one on a ratio is

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/deploy/program/hops"
 )
 
 const (
@@ -42,6 +43,9 @@ type Options struct {
 	// StandIns has the sandboxes find a stand-in for each coding agent's program.
 	StandIns bool
 	Flags    []string
+	// Hops has programs that were built with the tag hops note what passes them, in
+	// the state directory.
+	Hops bool
 }
 
 // A Local is a development stack of its own, started for a run.
@@ -90,7 +94,11 @@ func StartLocal(ctx context.Context, o Options) (*Local, error) {
 		}
 		flags = append(flags, "--tunnel-listen", l.shaper.target, "--sandbox-relays", l.shaper.addr)
 	}
-	if err := l.start(devstack, flags); err != nil {
+	var env []string
+	if o.Hops {
+		env = []string{hops.Variable + "=" + dir}
+	}
+	if err := l.start(devstack, flags, env); err != nil {
 		l.shaper.close()
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
@@ -108,13 +116,14 @@ func StartLocal(ctx context.Context, o Options) (*Local, error) {
 
 const readyFile = "ready.json"
 
-func (l *Local) start(path string, flags []string) error {
+func (l *Local) start(path string, flags, env []string) error {
 	out, err := os.OpenFile(l.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
 	l.cmd = exec.Command(path, flags...)
 	l.cmd.Stdout, l.cmd.Stderr = out, out
+	l.cmd.Env = append(os.Environ(), env...)
 	l.cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setpgid:   true, // a Ctrl-C reaches us alone, who end it
 		Pdeathsig: syscall.SIGTERM,

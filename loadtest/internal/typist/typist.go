@@ -23,6 +23,8 @@ const (
 type Typist struct {
 	// Viewer is the terminal's, which the typist hears. It is set before Listen.
 	Viewer *client.Viewer
+	// Echoed, if set before Listen, hears of each key when its echo has come.
+	Echoed func(sent, echoed time.Time)
 
 	// Static after construction.
 	rec     *measure.Recorder
@@ -34,10 +36,13 @@ type Typist struct {
 	// Owned by the viewer: used in the handler's methods, and by what Viewer.Do
 	// runs.
 	listening bool
-	typed     int         // keys so far
-	due       []time.Time // of those whose echo is still to come
-	first     int         // which key due[0] is
+	typed     int   // keys so far
+	due       []key // those whose echo is still to come
+	first     int   // which key due[0] is
 }
+
+// A key is under way.
+type key struct{ due, sent time.Time }
 
 // New returns a typist who records to the latency of that name.
 func New(rec *measure.Recorder, name string) *Typist {
@@ -60,7 +65,10 @@ func (t *Typist) Output(p []byte, at time.Time) {
 			t.garbled.Add(1)
 			continue
 		}
-		t.echo.Record(t.due[0], at)
+		t.echo.Record(t.due[0].due, at)
+		if t.Echoed != nil {
+			t.Echoed(t.due[0].sent, at)
+		}
 		t.due, t.first = t.due[1:], t.first+1
 	}
 }
@@ -89,18 +97,18 @@ func (t *Typist) Listen() { t.Viewer.Do(func() { t.listening = true }) }
 // Type types rate keys a second for so long, and waits for the echoes.
 func (t *Typist) Type(ctx context.Context, rate float64, d time.Duration) error {
 	_, err := openloop.Each(ctx, rate, d, func(_ int, due time.Time) error {
-		var key byte
-		full := false
+		var typed byte
+		full, now := false, time.Now()
 		t.Viewer.Do(func() {
-			key, full = keyOf(t.typed), len(t.due) >= maxUnechoed
+			typed, full = keyOf(t.typed), len(t.due) >= maxUnechoed
 			t.typed++
-			t.due = append(t.due, due)
+			t.due = append(t.due, key{due, now})
 		})
 		if full {
 			return fmt.Errorf("%d keystrokes have no echo yet", maxUnechoed)
 		}
 		t.lag.Record(due, time.Now())
-		return t.Viewer.Type(ctx, string(key), nil)
+		return t.Viewer.Type(ctx, string(typed), nil)
 	})
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ func typing(n int) (*Typist, *measure.Recorder) {
 	t := New(rec, "echo")
 	t.listening = true
 	for range n {
-		t.due = append(t.due, time.Now())
+		t.due = append(t.due, key{due: time.Now()})
 	}
 	t.typed = n
 	return t, rec
@@ -49,7 +49,7 @@ func TestTypistCompares(t *testing.T) {
 		if s.Counters["garbled_keys"] != row.garbled || s.Counters["lost_keys"] != row.open {
 			t.Errorf("%s: %v", row.name, s.Counters)
 		}
-		typist.due = append(typist.due, time.Now())
+		typist.due = append(typist.due, key{due: time.Now()})
 		typist.Output([]byte{keyOf(len(keys))}, time.Now())
 		if len(typist.due) != 0 {
 			t.Errorf("%s: what was typed after the loss isn't recognised", row.name)

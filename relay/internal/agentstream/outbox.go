@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/fairlead/fairlead/deploy/program/hops"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/roster"
 )
@@ -92,6 +93,7 @@ func (o *Outbox) Flush() {
 		buf := o.out
 		o.out, o.aside, o.writing = o.spare[:0], 0, true
 		o.mu.Unlock()
+		hops.Pass(hops.StreamOut)
 		_, err := o.stream.Write(buf)
 		o.mu.Lock()
 		o.spare, o.writing = buf, false

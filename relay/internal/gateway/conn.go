@@ -13,6 +13,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/fairlead/fairlead/deploy/program/hops"
 	"github.com/fairlead/fairlead/deploy/program/intake"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/rejects"
@@ -90,6 +91,7 @@ func accept(w http.ResponseWriter, r *http.Request, subprotocols []string, most 
 // Read returns the next message.
 func (c *Conn) Read(ctx context.Context) (websocket.MessageType, []byte, error) {
 	kind, data, err := c.ws.Read(ctx)
+	hops.Pass(hops.SocketIn)
 	if err == nil {
 		c.hear()
 	}

@@ -3,6 +3,7 @@ package hub
 import (
 	"runtime"
 
+	"github.com/fairlead/fairlead/deploy/program/hops"
 	"github.com/fairlead/fairlead/relay/internal/batchsend"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 )
@@ -45,6 +46,7 @@ func (f *fanout) offer(readers []*feed.Reader) {
 	}
 	f.feed.NextAll(f.takes)
 	f.prepare()
+	hops.Pass(hops.SocketOut)
 	f.sender.Send(f.pieces)
 	f.settle()
 	runtime.Gosched() // somebody's key may wait

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/fairlead/fairlead/deploy/program/hops"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/agentstream"
 	"github.com/fairlead/fairlead/relay/internal/feed"
@@ -64,6 +65,7 @@ func (l *link) read(out *fanout, in *input.Queue, post func(event)) error {
 		if err != nil {
 			return err
 		}
+		hops.Pass(hops.StreamIn)
 		message, err := protocol.Decode(frame)
 		if err != nil {
 			return err

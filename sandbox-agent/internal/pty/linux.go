@@ -13,6 +13,7 @@ import (
 	creack "github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairlead/fairlead/deploy/program/hops"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/process"
 	"github.com/fairlead/fairlead/tunnel/quiet"
 )
@@ -90,6 +91,7 @@ func (m *master) Read(p []byte) (n int, err error) {
 		n, err = quiet.Read(fd, p)
 		return !errors.Is(err, unix.EAGAIN)
 	})
+	hops.Pass(hops.TerminalOut)
 	switch {
 	case waited != nil:
 		return 0, os.ErrClosed // there are no deadlines
@@ -100,6 +102,7 @@ func (m *master) Read(p []byte) (n int, err error) {
 }
 
 func (m *master) Offer(p []byte) (n int, err error) {
+	hops.Pass(hops.TerminalIn)
 	control := m.raw.Control(func(fd uintptr) {
 		for n < len(p) && err == nil {
 			var wrote int

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/ipv4"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairlead/fairlead/deploy/program/hops"
 	"github.com/fairlead/fairlead/tunnel/quiet"
 )
 
@@ -148,6 +149,7 @@ func (d *datagrams) await() error {
 	if err := d.raw.Read(d.receive); err != nil {
 		return err
 	}
+	hops.Pass(hops.PacketIn)
 	if d.failed != nil {
 		return &net.OpError{Op: "read", Net: "udp", Source: d.LocalAddr(), Err: os.NewSyscallError("recvmsg", d.failed)}
 	}
@@ -225,6 +227,7 @@ func (d *datagrams) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, 
 	s.vector.SetLen(len(b))
 	s.header.Control = unsafe.SliceData(oob)
 	s.header.SetControllen(len(oob))
+	hops.Pass(hops.PacketOut)
 	if err := d.raw.Write(s.try); err != nil {
 		return 0, 0, err
 	}
