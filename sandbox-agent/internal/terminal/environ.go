@@ -33,8 +33,9 @@ func (h *Host) prepare(session protocol.SessionID, id protocol.PTYID, a account.
 
 // UID returns the uid of the terminal id of session, −1 where terminals run as
 // the agent's own user. It is false when there is no such terminal or its uid is
-// free again.
+// free again. While the terminal is being started it waits: its program may be quick.
 func (h *Host) UID(session protocol.SessionID, id protocol.PTYID) (uid int, ok bool) {
+	h.awaitStart(id)
 	t, err := h.Get(session, id)
 	if err != nil || t.released() {
 		return 0, false

@@ -45,7 +45,7 @@ type Host struct {
 	mu sync.Mutex
 	// Guarded by mu.
 	listed   map[protocol.PTYID]*Terminal
-	starting map[protocol.PTYID]struct{}
+	starting map[protocol.PTYID]chan struct{} // closed when it is listed, or has failed
 	closed   bool
 }
 
@@ -112,7 +112,7 @@ func newHost(config Config, launcher pty.Launcher) (*Host, error) {
 		unheed:   func() {},
 		counts:   new(counts),
 		listed:   make(map[protocol.PTYID]*Terminal),
-		starting: make(map[protocol.PTYID]struct{}),
+		starting: make(map[protocol.PTYID]chan struct{}),
 	}
 	if config.Leases != nil {
 		h.leases = newLeaseChanges(config.Leases, config.Logger)
@@ -187,6 +187,7 @@ func (h *Host) list(on *ground, l pty.Launch) (*Terminal, error) {
 	t, err := on.start(l)
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	close(h.starting[on.id])
 	delete(h.starting, on.id)
 	if err != nil {
 		return nil, err
@@ -219,9 +220,20 @@ func (h *Host) reserve(id protocol.PTYID) error {
 	case h.running()+len(h.starting) >= protocol.MaxPTYs:
 		return protocol.Errorf(protocol.KindTooMany, "%d terminals run already", protocol.MaxPTYs)
 	}
-	h.starting[id] = struct{}{}
+	h.starting[id] = make(chan struct{})
 	h.terminals.Add(1)
 	return nil
+}
+
+// awaitStart waits while a terminal is being started. Its program may run before it
+// is listed, and speak to the agent.
+func (h *Host) awaitStart(id protocol.PTYID) {
+	h.mu.Lock()
+	started := h.starting[id]
+	h.mu.Unlock()
+	if started != nil {
+		<-started
+	}
 }
 
 // tape begins the recording of a terminal that is about to start.

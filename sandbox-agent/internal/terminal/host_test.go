@@ -249,3 +249,35 @@ func TestNewHost(t *testing.T) {
 		t.Error("an impossible workspace was accepted")
 	}
 }
+
+// A terminal's program may ask for something before the terminal is listed: whoever
+// asks whose it is waits for that.
+func TestAQuickProgram(t *testing.T) {
+	for name, fail := range map[string]error{"it starts": nil, "it fails": errors.New("no PTY")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newFakeHost(t)
+				h.fail = fail
+				asked, launched := make(chan bool, 1), h.launch
+				h.launch = func(l pty.Launch) (pty.Device, pty.Child, error) {
+					go func() { // received below
+						_, ok := h.UID(session, "pty_quick")
+						asked <- ok
+					}()
+					synctest.Wait()
+					if len(asked) != 0 {
+						t.Error("it was answered while the terminal was being started")
+					}
+					return launched(l)
+				}
+				if _, err := h.Create(context.Background(), session, "pty_quick", op.PTYCreate{}); (err != nil) != (fail != nil) {
+					t.Fatal(err)
+				}
+				if ok := <-asked; ok != (fail == nil) {
+					t.Errorf("it has a user: %t", ok)
+				}
+				h.Shutdown(context.Background())
+			})
+		})
+	}
+}
