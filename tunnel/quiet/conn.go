@@ -67,6 +67,18 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// Await waits until there is something to read, an end or an error included, or until
+// the read deadline or Close. Who waits so rather than within what reads needs less of
+// a stack meanwhile.
+func (c *Conn) Await() error {
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	return c.raw.Read(readable)
+}
+
+// readable reports whether there is nothing to wait for.
+func readable(fd uintptr) bool { return !errors.Is(Peek(fd), unix.EAGAIN) }
+
 // tryRead reads, and reports whether there is nothing to wait for. The caller holds
 // reading.
 func (c *Conn) tryRead(fd uintptr) bool {

@@ -50,6 +50,22 @@ func Read(fd uintptr, p []byte) (int, error) {
 	}
 }
 
+// Peek fails with EAGAIN while a non-blocking socket has nothing to read, and there
+// may still come something.
+func Peek(fd uintptr) error {
+	var first [1]byte
+	for {
+		// Its time is nothing to a message's: it isn't one of those that are told.
+		_, _, err := syscall.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&first)), 1, unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
+		if err == 0 {
+			return nil
+		}
+		if err != unix.EINTR {
+			return err
+		}
+	}
+}
+
 // Write writes as much as a non-blocking socket takes.
 func Write(fd uintptr, p []byte) (int, error) {
 	if raced || len(p) == 0 || len(p) > longWrite || told() {

@@ -124,3 +124,44 @@ func TestWrapOthers(t *testing.T) {
 		t.Error("a pipe was wrapped")
 	}
 }
+
+// TestAwait: who waits hears of what was there before, of what comes, and of each end;
+// what is awaited is still to be read.
+func TestAwait(t *testing.T) {
+	for name, end := range map[string]func(near, far net.Conn) error{
+		"its peer ends": func(_, far net.Conn) error { return far.Close() },
+		"it is closed":  func(near, _ net.Conn) error { return near.Close() },
+		"a deadline":    func(near, _ net.Conn) error { return near.SetReadDeadline(time.Unix(1, 0)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn, far := pair(t)
+			if _, err := far.Write([]byte("ab")); err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range "ab" { // the second time without anything new
+				if err := conn.Await(); err != nil {
+					t.Fatal(err)
+				}
+				one := make([]byte, 1)
+				if _, err := conn.Read(one); err != nil || rune(one[0]) != want {
+					t.Fatalf("%q, %v", one, err)
+				}
+			}
+			waited := make(chan error, 1)
+			for _, happens := range []func() error{
+				func() error { _, err := far.Write([]byte("c")); return err },
+				func() error { return end(conn, far) },
+			} {
+				go func() { waited <- conn.Await() }() // received below
+				if err := happens(); err != nil {
+					t.Fatal(err)
+				}
+				<-waited
+				one := make([]byte, 1)
+				if n, err := conn.Read(one); (n == 1) != (err == nil) {
+					t.Errorf("%d, %v", n, err)
+				}
+			}
+		})
+	}
+}

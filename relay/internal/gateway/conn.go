@@ -32,7 +32,7 @@ var lingerTime = time.Second
 // one write; what it reads is mostly keys.
 const (
 	libraryWrites = 256
-	libraryReads  = 512
+	libraryReads  = 256
 )
 
 // pingFrame is an empty, unmasked WebSocket ping.
@@ -42,10 +42,12 @@ var pingFrame = []byte{0x89, 0x00}
 // control frames; data frames are written directly, as they come already
 // framed. Both write whole frames under one lock.
 type Conn struct {
-	ws    *websocket.Conn
-	raw   *lockedConn
-	heard atomic.Int64  // Unix nanoseconds of the last message or pong
-	pongs atomic.Uint64 // the highest number of one
+	ws      *websocket.Conn
+	raw     *lockedConn
+	ahead   *bufio.Reader // what the library reads from
+	patient bool          // owned by who reads: see Until
+	heard   atomic.Int64  // Unix nanoseconds of the last message or pong
+	pongs   atomic.Uint64 // the highest number of one
 }
 
 // Upgrade upgrades r, with the subprotocol that the offer asks for. A message of
@@ -80,7 +82,7 @@ func accept(w http.ResponseWriter, r *http.Request, subprotocols []string, most 
 		return nil, err
 	}
 	ws.SetReadLimit(int64(most))
-	c.ws, c.raw = ws, lw.conn
+	c.ws, c.raw, c.ahead = ws, lw.conn, lw.ahead
 	if err := c.raw.tune(); err != nil {
 		ws.CloseNow()
 		return nil, err
@@ -90,12 +92,23 @@ func accept(w http.ResponseWriter, r *http.Request, subprotocols []string, most 
 
 // Read returns the next message.
 func (c *Conn) Read(ctx context.Context) (websocket.MessageType, []byte, error) {
+	if c.patient && c.ahead.Buffered() == 0 {
+		c.raw.await()
+	}
 	kind, data, err := c.ws.Read(ctx)
 	hops.Pass(hops.SocketIn)
 	if err == nil {
 		c.hear()
 	}
 	return kind, data, err
+}
+
+// Until closes the socket when ctx ends, unless stop was called. From then on Read
+// waits where it needs little of a stack, and where it isn't told of ctx: a socket is
+// idle for most of its life.
+func (c *Conn) Until(ctx context.Context) (stop func() bool) {
+	c.patient = true
+	return context.AfterFunc(ctx, func() { c.raw.Close() })
 }
 
 // WriteFrames implements hub.Sink.
@@ -173,8 +186,9 @@ func (c *Conn) Close(code int, reason string) {
 // A lockingWriter is a ResponseWriter whose hijacked connection is a lockedConn.
 type lockingWriter struct {
 	http.ResponseWriter
-	most int // bytes of a message
-	conn *lockedConn
+	most  int // bytes of a message
+	conn  *lockedConn
+	ahead *bufio.Reader
 }
 
 // Unwrap lets http.ResponseController reach the original.
@@ -193,8 +207,10 @@ func (w *lockingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn.in.found = func(f *frameFault) { conn.Write(f.closeFrame()) }
 	if early, _ := rw.Reader.Peek(rw.Reader.Buffered()); len(early) > 0 { // Peek can't fail here
 		w.conn.in.source = io.MultiReader(bytes.NewReader(bytes.Clone(early)), raw)
+		w.conn.awaited = nil
 	}
 	// The library reads with a small buffer: the one made for requests is as large
 	// as everything else about a viewer.
-	return w.conn, bufio.NewReadWriter(bufio.NewReaderSize(w.conn, libraryReads), bufio.NewWriterSize(w.conn, libraryWrites)), nil
+	w.ahead = bufio.NewReaderSize(w.conn, libraryReads)
+	return w.conn, bufio.NewReadWriter(w.ahead, bufio.NewWriterSize(w.conn, libraryWrites)), nil
 }

@@ -36,6 +36,10 @@ type lockedConn struct {
 	net.Conn
 	in frameReader // owned by whoever reads
 
+	// Static after the handshake. awaited is Conn where it can be waited for: not if
+	// something may have been read of it already, by TLS or with the request.
+	awaited *quiet.Conn
+
 	// Static after tune.
 	fd      int       // of the socket; −1: no non-blocking writes
 	secured *tls.Conn // Conn, if it is TLS
@@ -53,7 +57,8 @@ type lockedConn struct {
 }
 
 func newLockedConn(conn net.Conn, most int) *lockedConn {
-	return &lockedConn{Conn: conn, fd: -1, in: frameReader{source: conn, frames: frames{most: uint64(most)}}}
+	awaited, _ := conn.(*quiet.Conn)
+	return &lockedConn{Conn: conn, fd: -1, awaited: awaited, in: frameReader{source: conn, frames: frames{most: uint64(most)}}}
 }
 
 // tune bounds the kernel's buffer and enables offers if possible.
@@ -106,6 +111,13 @@ func (c *lockedConn) allow() {
 		if c.closing.Load() {
 			c.SetWriteDeadline(past)
 		}
+	}
+}
+
+// await waits until there is something to read. An error is for Read to find.
+func (c *lockedConn) await() {
+	if c.awaited != nil {
+		_ = c.awaited.Await()
 	}
 }
 

@@ -176,16 +176,12 @@ func asked(query url.Values) (guest hub.Guest, err error) {
 func (t *Terminals) serve(c *Conn, v *hub.Viewer, counts bool, pass *access.Pass) {
 	ctx, cancel := context.WithCancel(context.Background()) // the request's context ends with the hijack
 	defer cancel()
+	defer c.Until(ctx)()
 	if pass != nil {
 		pass.Opened(cancel)
 		defer pass.Closed()
 	}
-	written := make(chan struct{})
-	go func() { // serve waits for it below
-		defer close(written)
-		v.Serve(ctx)
-		cancel()
-	}()
+	v.Start(cancel)
 	err := t.read(ctx, c, v, counts, pass)
 	v.Leave()
 	if websocket.CloseStatus(err) == -1 && !errors.Is(err, context.Canceled) {
@@ -193,7 +189,7 @@ func (t *Terminals) serve(c *Conn, v *hub.Viewer, counts bool, pass *access.Pass
 	}
 	cancel()
 	c.End(err, t.Rejects)
-	<-written
+	v.Stop()
 }
 
 // read hands the viewer's frames to the hub until the socket ends.

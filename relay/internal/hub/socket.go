@@ -61,14 +61,15 @@ type Batcher interface {
 
 // A socket writes what a viewer gets: its outbox's messages, then output. The
 // viewer's writer does that, or the stream's reader instead, as long as the
-// socket takes it at once.
+// socket takes it at once. The writer is a goroutine that there is only while
+// something waits: most viewers of most terminals have none.
 type socket struct {
 	// Static after construction.
-	v     *Viewer
-	sink  Sink
-	offer Offerer       // sink, if it is one
-	many  Batcher       // the same; nil if its descriptor isn't known
-	wake  chan struct{} // wakes the writer
+	v      *Viewer
+	sink   Sink
+	offer  Offerer // sink, if it is one
+	many   Batcher // the same; nil if its descriptor isn't known
+	writer writer
 
 	// Guarded by writing, which is held while the socket is written to.
 	writing sync.Mutex
@@ -78,44 +79,41 @@ type socket struct {
 	missed  bool           // the writer was to write meanwhile
 }
 
-// Wake wakes the writer. It implements [feed.Consumer].
-func (s *socket) Wake() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
+// Wake has what waits written. It implements [feed.Consumer].
+func (s *socket) Wake() { s.writer.wake() }
 
-// serve writes until the socket or ctx ends.
-func (s *socket) serve(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	var filling sync.WaitGroup
-	defer filling.Wait()
-	defer cancel()
-	// One channel wakes the writer for everything: with hundreds of viewers a
-	// select per chunk costs a tenth of the relay's CPU.
-	defer context.AfterFunc(ctx, s.Wake)()
-	defer context.AfterFunc(s.v.hub.life.over, func() { // the hub may have ended before it saw this viewer
+// start begins to write, until stop, which must follow, or until the socket is over:
+// then it calls over, once.
+func (s *socket) start(over func()) {
+	w := &s.writer
+	w.unhub = context.AfterFunc(s.v.hub.life.over, func() { // the hub may have ended before it saw this viewer
 		s.v.outbox.close(protocol.KindUnavailable, protocol.KindUnavailable.Text())
-	})()
-	alive := keepalive{sink: s.sink}
-	alive.timer = time.AfterFunc(pingInterval, func() {
-		alive.due.Store(true)
+	})
+	w.alive = keepalive{sink: s.sink}
+	w.alive.timer = time.AfterFunc(pingInterval, func() {
+		w.alive.due.Store(true)
 		s.Wake()
 	})
-	defer alive.timer.Stop()
-	for range s.wake {
-		if ctx.Err() != nil {
-			return
-		}
+	w.begin(func() bool {
 		fill, ok := s.drain()
-		if !ok || !alive.check() {
-			return
+		if !ok || !w.alive.check() {
+			over()
+			return false
 		}
 		if fill && s.v.reader.ClaimBackfill() {
-			filling.Go(func() { s.v.backfill(ctx) })
+			w.fill(s.v.backfill)
 		}
-	}
+		return true
+	})
+}
+
+// stop ends the writer, and waits for it and for what fills the viewer's gaps. The
+// sink must be about to end, so that no write takes long.
+func (s *socket) stop() {
+	w := &s.writer
+	w.alive.timer.Stop()
+	w.unhub()
+	w.end()
 }
 
 // drain writes until nothing waits. fill: the agent's log must be read for the

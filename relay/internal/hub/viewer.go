@@ -70,7 +70,7 @@ func newViewer(h *Hub, id turn.SocketID, g Guest) *Viewer {
 		ID: id, User: g.Grant.Subject, Client: client, Counts: g.Counts, Follows: g.Follow, Outbox: &v.outbox,
 	})
 	v.wantsAll = g.Exact && roster.RightsOf(g.Grant, h.key.Session, h.key.PTY)&roster.Record != 0
-	v.socket = socket{v: v, sink: g.Socket, wake: make(chan struct{}, 1)}
+	v.socket = socket{v: v, sink: g.Socket}
 	v.socket.offer, _ = g.Socket.(Offerer)
 	if many, ok := g.Socket.(Batcher); ok && many.FD() >= 0 {
 		v.socket.many = many
@@ -83,9 +83,25 @@ func newViewer(h *Hub, id turn.SocketID, g Guest) *Viewer {
 // may reports whether v has a right.
 func (v *Viewer) may(right roster.Rights) bool { return v.rights&right != 0 }
 
-// Serve writes to the socket until it ends. The gateway runs it beside its
-// reader and waits for both.
-func (v *Viewer) Serve(ctx context.Context) { v.socket.serve(ctx) }
+// Start begins to write to the socket. Stop must follow. over is called once, if the
+// socket is over before that.
+func (v *Viewer) Start(over func()) { v.socket.start(over) }
+
+// Stop ends the writing, and waits for it. The socket must end as well, or a write
+// may take as long as its peer likes.
+func (v *Viewer) Stop() { v.socket.stop() }
+
+// Serve writes to the socket until it or ctx ends, for who has nothing else to do
+// meanwhile.
+func (v *Viewer) Serve(ctx context.Context) {
+	over := make(chan struct{})
+	v.Start(func() { close(over) })
+	defer v.Stop()
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
+}
 
 // Pinged answers a ping of the viewer.
 func (v *Viewer) Pinged() { v.outbox.pong() }
