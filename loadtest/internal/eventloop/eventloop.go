@@ -32,6 +32,9 @@ type Loop struct {
 	began             time.Time // when the timer was set
 	done              chan struct{}
 	lag               func(due, at time.Time)
+	every             time.Duration // between two looks at sockets; 0: at once
+
+	looked time.Time // owned by run: when it last waited for sockets
 
 	mu      sync.Mutex
 	sockets map[int32]*polled // guarded by mu
@@ -41,8 +44,14 @@ type Loop struct {
 // New starts a loop; Close ends it. lag, if not nil, is called every 50 ms
 // with the time at which the loop should have got to a timer that stands in line
 // with the sockets, and the time at which it did.
-func New(lag func(due, at time.Time)) (*Loop, error) {
-	l := &Loop{done: make(chan struct{}), lag: lag, sockets: make(map[int32]*polled), poll: -1, wake: -1, timer: -1}
+func New(lag func(due, at time.Time)) (*Loop, error) { return NewGathering(lag, 0) }
+
+// NewGathering is New for a loop that lets arrivals gather: it looks at its sockets
+// no more often than every so long. Then one read takes what several writes sent,
+// and those who write wake nobody. What comes is noted up to that much too late,
+// never too early.
+func NewGathering(lag func(due, at time.Time), every time.Duration) (*Loop, error) {
+	l := &Loop{done: make(chan struct{}), lag: lag, every: every, sockets: make(map[int32]*polled), poll: -1, wake: -1, timer: -1}
 	if err := l.open(); err != nil {
 		l.closeDescriptors()
 		return nil, fmt.Errorf("event loop: %w", err)
@@ -99,16 +108,19 @@ func (l *Loop) run() {
 	ready := make([]*polled, 0, batch)
 	buf := make([]byte, readBytes)
 	due := l.began.Add(sweepEvery)
+	found := 0
 	for {
+		l.gather(found)
 		n, err := unix.EpollWait(l.poll, events, -1)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			panic("eventloop: epoll_wait: " + err.Error()) // only a bug makes it fail
 		}
+		found = max(n, 0)
 		timer := false
 		ready = ready[:0]
 		l.mu.Lock()
 		closed := l.closed
-		for _, e := range events[:max(n, 0)] {
+		for _, e := range events[:found] {
 			if s := l.sockets[e.Fd]; s != nil {
 				s.events = e.Events
 				ready = append(ready, s)
@@ -128,6 +140,19 @@ func (l *Loop) run() {
 			due = l.tick(due)
 		}
 	}
+}
+
+// gather waits until it is time for the next look at the sockets. When the last
+// one found as many as it could there are more, and they are behind.
+func (l *Loop) gather(found int) {
+	if l.every == 0 || found == batch {
+		return
+	}
+	if wait := l.every - time.Since(l.looked); wait > 0 {
+		rest := unix.NsecToTimespec(wait.Nanoseconds())
+		_ = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, 0, &rest, nil) // a signal ends it early
+	}
+	l.looked = time.Now()
 }
 
 // tick handles the timer, which was due at due, and returns when it is due next.

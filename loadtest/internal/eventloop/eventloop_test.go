@@ -217,3 +217,27 @@ func TestSlowReaderTakesItsRateOnly(t *testing.T) {
 		t.Errorf("half of a second's bytes came after %v", took)
 	}
 }
+
+// A loop that gathers reads in one piece what was written in several, and later
+// than it came at most.
+func TestGathering(t *testing.T) {
+	const every = 50 * time.Millisecond
+	l, err := NewGathering(nil, every)
+	must(t, err)
+	t.Cleanup(l.Close)
+	h := newHeard()
+	link, far := adopted(t, l, h)
+	must(t, link.Begin(nil))
+	_, err = far.Write([]byte("first"))
+	must(t, err)
+	h.next(t)
+	began := time.Now() // it has just looked
+	for _, piece := range []string{"a", "b", "c"} {
+		_, err := far.Write([]byte(piece))
+		must(t, err)
+	}
+	got := h.next(t)
+	if took := time.Since(began); len(got) < 3 && took < every/2 { // a slow writer's pieces may come apart
+		t.Errorf("got %q alone after %v", got, took)
+	}
+}

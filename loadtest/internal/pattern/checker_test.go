@@ -249,3 +249,34 @@ func BenchmarkChecker(b *testing.B) {
 		})
 	}
 }
+
+// Without a sum all but the sum is said as with it.
+func TestNoSumSeesTheSame(t *testing.T) {
+	s := Spec{Seed: 4, Chunk: 100, Chunks: 6}
+	all := text(s)
+	for name, came := range map[string][]byte{
+		"everything":            all,
+		"nothing":               nil,
+		"a byte is missing":     append(bytes.Clone(all[:250]), all[251:]...),
+		"a byte is another":     append(append(bytes.Clone(all[:250]), 'X'), all[251:]...),
+		"two bytes are swapped": append(append(bytes.Clone(all[:250]), all[251], all[250]), all[252:]...),
+		"a chunk is doubled":    append(bytes.Clone(all[:300]), all[200:]...),
+		"the end is missing":    all[:450],
+	} {
+		full, quick := NewChecker(s, nil), NewChecker(s, nil)
+		quick.NoSum()
+		var got [2]Report
+		for i, c := range []*Checker{full, quick} {
+			c.Expect(0)
+			for p := came; len(p) > 0; { // cut anywhere
+				n := min(len(p), 37)
+				c.Write(p[:n], time.Time{})
+				p = p[n:]
+			}
+			got[i] = c.Finish()
+		}
+		if got[0] != got[1] {
+			t.Errorf("%s: %+v with a sum, %+v without", name, got[0], got[1])
+		}
+	}
+}

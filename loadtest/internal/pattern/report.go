@@ -23,7 +23,8 @@ type Report struct {
 	AfterBytes int64 `json:"after_bytes"`
 	// SumOK says that the SHA-256 of everything that came is that of the same
 	// part of the stream, and that nothing of it was lost, doubled or corrupt. It
-	// is false where nothing came.
+	// is false where nothing came. Without a sum ([Checker.NoSum]) it says that all
+	// that came was compared byte for byte.
 	SumOK bool `json:"sum_ok"`
 	// First and Last are the first and the last chunk of which something came;
 	// -1 if nothing did.
@@ -46,6 +47,10 @@ func (c *Checker) Done() bool { return c.joined && c.ended() }
 func (c *Checker) Report() Report {
 	r := c.report
 	if r.First < 0 || !r.Clean() {
+		return r
+	}
+	if c.sum == nil {
+		r.SumOK = true
 		return r
 	}
 	var got, want [sha256.Size]byte
