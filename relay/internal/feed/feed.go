@@ -12,7 +12,6 @@ package feed
 
 import (
 	"container/list"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,7 +56,7 @@ type Feed struct {
 	begin      uint64           // the ring's first offset, at the start of a line
 	generation uint64           // of the ring: each new ring raises it, which invalidates older cursors
 	ended      bool             // the process is over and its last frame is in the ring
-	readers    []*Reader        // copied on write: Deliver walks it without mu
+	readers    []*Reader        // Deliver walks it without mu: appended to, else copied
 	window     int              // the ring's, in bytes
 	newest     [2]*Keyframe     // by Sort
 	owed       [2]bool          // requested from the agent, by Sort
@@ -206,8 +205,9 @@ func (f *Feed) wakeAll() {
 	}
 }
 
-// add adds r to the readers. The caller holds mu.
-func (f *Feed) add(r *Reader) { f.readers = append(slices.Clip(f.readers), r) }
+// add adds r to the readers, behind what a Deliver may be walking now: only who
+// leaves needs a copy. The caller holds mu.
+func (f *Feed) add(r *Reader) { f.readers = append(f.readers, r) }
 
 // firstLine returns the offset of the oldest line for a new viewer. The caller
 // holds mu.

@@ -185,25 +185,3 @@ func stall(b *testing.B, h *Hub, n int) {
 		}
 	}
 }
-
-// BenchmarkJoin lets a thousand viewers, each another person, join a terminal
-// of which there is a keyframe.
-func BenchmarkJoin(b *testing.B) {
-	const viewers = 1000
-	for b.Loop() {
-		h := still()
-		h.feed.Replace(protocol.Position{Epoch: testEpoch, Offset: 1 << 30}, 80, 24)
-		screen := h.feed.Assemble()
-		if _, err := screen.Add(protocol.Keyframe{Offset: 1 << 30, History: true, Bytes: []byte("x")}, false); err != nil {
-			b.Fatal(err)
-		}
-		kf, _ := screen.Take()
-		if err := h.feed.AddKeyframe(kf); err != nil {
-			b.Fatal(err)
-		}
-		for i := range viewers {
-			seat(h, turn.SocketID(i), protocol.UserID(fmt.Sprint("usr_", i)), time.Now().Add(time.Hour))
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*viewers), "µs/join")
-}

@@ -81,7 +81,7 @@ func (h *Hub) serveLink(ctx context.Context, l *link) error {
 func (h *Hub) linked(l *link) {
 	h.link = l
 	h.crowd.told = untold
-	h.tellCrowd()
+	h.tellCrowd(time.Now())
 	h.ending.Store(l.opened.Exited != nil)
 	h.typing.Expect(l)
 	first := h.feed == nil
@@ -129,14 +129,11 @@ func (h *Hub) linked(l *link) {
 	}
 }
 
-// tellCrowd tells the agent how many sockets there are, unless it knows.
-func (h *Hub) tellCrowd() {
-	n := int(h.crowd.sockets.Load())
-	if h.link == nil || n == h.crowd.told {
-		return
+// tellCrowd tells the agent how many sockets there are, when that is due.
+func (h *Hub) tellCrowd(now time.Time) {
+	if wait, needed := h.crowd.dueIn(now); needed && wait <= 0 && h.link != nil {
+		h.send(protocol.Audience{Sockets: h.crowd.tell(now)})
 	}
-	h.crowd.told = n
-	h.send(protocol.Audience{Sockets: n})
 }
 
 // unlinked handles the end of the stream. Viewers see it as waiting, unless

@@ -2,7 +2,9 @@ package hub
 
 import (
 	"context"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -77,5 +79,44 @@ func TestCrowdIsLeftAlone(t *testing.T) {
 		if count, ok := m.(protocol.Audience); ok && count.Sockets == 0 {
 			t.Error("the agent was told that nobody is there")
 		}
+	}
+}
+
+// TestCrowdInAStorm: however many come within a moment, the agent is told a few
+// times; whether anybody is there, at once.
+func TestCrowdInAStorm(t *testing.T) {
+	h, now := still(), time.Now()
+	h.link = deafLink(t)
+	told := func(n int, after time.Duration) (counts []int) {
+		now = now.Add(after)
+		h.ticked = now
+		h.crowd.is(n)
+		h.tellCrowd(now)
+		for _, m := range sent(t, h.link) {
+			counts = append(counts, m.(protocol.Audience).Sockets)
+		}
+		h.link.Take()
+		return counts
+	}
+	var all []int
+	for n := range 1001 {
+		all = append(all, told(n, crowdInterval/500)...)
+	}
+	if !slices.Equal(all, []int{0, 1, 501}) {
+		t.Errorf("told %d", all)
+	}
+	if wait := h.untilTick(now); wait <= 0 || wait > crowdInterval {
+		t.Errorf("looks again in %v", wait)
+	}
+	if got := told(1000, crowdInterval); !slices.Equal(got, []int{1000}) {
+		t.Errorf("told %d in the end", got)
+	}
+	for _, n := range []int{0, 1} {
+		if got := told(n, 0); !slices.Equal(got, []int{n}) {
+			t.Errorf("told %d of %d", got, n)
+		}
+	}
+	if wait := h.untilTick(now); wait != time.Hour {
+		t.Errorf("looks again in %v, with nothing to tell", wait)
 	}
 }

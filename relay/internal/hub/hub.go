@@ -179,7 +179,7 @@ func (h *Hub) run(ctx context.Context) {
 		case <-h.typing.Asks():
 			h.heed()
 		case <-h.crowd.changed:
-			h.tellCrowd()
+			h.tellCrowd(time.Now())
 		case <-h.audience.ended:
 			h.audience.cutEnded()
 		case <-timer.C:
@@ -415,32 +415,6 @@ func (h *Hub) exited(v *Viewer) {
 	v.reader.Detach()
 	v.keys.Leave()
 	h.step(turn.Left{Socket: v.id})
-}
-
-// greet sends a viewer, which the feed has attached as m says, its first
-// messages and starts output.
-func (h *Hub) greet(v *Viewer, m protocol.Attached) {
-	h.metrics.Attached.WithLabelValues(m.Mode).Inc()
-	h.metrics.Join.WithLabelValues(m.Mode).Observe(time.Since(v.asked).Seconds())
-	if m.KeyframeBytes > 0 {
-		h.metrics.KeyframesSent.Inc()
-	}
-	v.greeted, v.presence = true, h.presence.Version()
-	greeting := []protocol.ServerMessage{h.stateFor(v), m}
-	if h.link == nil && !h.finished.Load() {
-		greeting = append(greeting, protocol.Waiting{Reason: protocol.WaitingSandbox})
-	}
-	greeting = append(greeting, h.presence.Message())
-	greeting = append(greeting, h.facts.greeting()...)
-	if h.facts.held && h.pacers.controls(v) {
-		greeting = append(greeting, protocol.OutputHeld{Held: true})
-	}
-	v.keys.Attach() // first, so that a greeted viewer may type
-	v.outbox.greet(greeting)
-	if v.user == h.leading.controller && v.may(roster.Control) {
-		v.leads(v.id == h.leading.leader)
-	}
-	h.repace(v)
 }
 
 // heed handles what keys ask for: control of a free terminal, and leading.

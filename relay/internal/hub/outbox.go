@@ -138,16 +138,20 @@ func (o *outbox) closeLocked(kind protocol.Kind, cause string) {
 	o.stir()
 }
 
-// greet sends the greeting before everything else, and starts output from the
-// reader's position.
-func (o *outbox) greet(greeting []protocol.ServerMessage) {
+// frames appends messages as frames.
+func frames(b []byte, messages ...protocol.ServerMessage) []byte {
+	for _, m := range messages {
+		b = replay.AppendTextFrame(b, protocol.EncodeServerMessage(m))
+	}
+	return b
+}
+
+// greet sends the greeting, framed, before everything else, and starts output
+// from the reader's position.
+func (o *outbox) greet(greeting []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var first []byte
-	for _, m := range greeting {
-		first = replay.AppendTextFrame(first, protocol.EncodeServerMessage(m))
-	}
-	o.notices = append(first, o.notices...)
+	o.notices = append(greeting, o.notices...)
 	o.live = true
 	o.stir()
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
-	"github.com/fairlead/fairlead/relay/internal/replay"
 )
 
 const (
@@ -27,6 +26,7 @@ func (p *pendingResize) want(m protocol.Resize) { p.asked = &m }
 // tick does what is due at now.
 func (h *Hub) tick(now time.Time) {
 	h.ticked = now
+	h.tellCrowd(now)
 	h.expireWants(now)
 	h.typing.EnterDue(now)
 	if h.feed != nil {
@@ -34,7 +34,7 @@ func (h *Hub) tick(now time.Time) {
 	}
 	if wait, needed := h.presence.DueIn(now); needed && wait <= 0 {
 		h.presence.Told(now)
-		frame := replay.AppendTextFrame(nil, protocol.EncodeServerMessage(h.presence.Message()))
+		frame := h.presenceFrame(nil)
 		for _, v := range h.audience.viewers {
 			if v.greeted && v.presence != h.presence.Version() { // others know it from their greeting
 				v.outbox.tellFrame(frame)
@@ -51,10 +51,15 @@ func (h *Hub) tick(now time.Time) {
 
 // untilTick returns how long after now tick is due.
 func (h *Hub) untilTick(now time.Time) time.Duration {
-	if len(h.audience.viewers)+len(h.audience.pending) == 0 {
+	crowd, counts := h.crowd.dueIn(now)
+	counts = counts && h.link != nil
+	if len(h.audience.viewers)+len(h.audience.pending) == 0 && !counts {
 		return time.Hour
 	}
 	wait := longestTick - now.Sub(h.ticked) // counted from the last tick, as events come often
+	if counts {
+		wait = min(wait, crowd)
+	}
 	if due, needed := h.presence.DueIn(now); needed {
 		wait = min(wait, due)
 	}

@@ -161,6 +161,8 @@ func TestSizesAreLimited(t *testing.T) {
 		t.Fatal("a request is lost, or waited for in a loop, without a link")
 	}
 	h.link = deafLink(t)
+	h.tellCrowd(now)
+	h.link.Take()
 	for i := range 100 { // one each millisecond
 		now = now.Add(time.Millisecond)
 		h.resize.want(protocol.Resize{Term: 2, Cols: 1 + i, Rows: 1})

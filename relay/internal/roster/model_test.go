@@ -222,6 +222,9 @@ func (m *model) reopen() {
 
 // check holds what must be true at every moment.
 func (m *model) check(*rapid.T) {
+	if err := m.r.checkCandidates(); err != nil {
+		m.t.Fatal(err)
+	}
 	bytes := 0
 	for _, q := range m.r.asks {
 		bytes += q.bytes()

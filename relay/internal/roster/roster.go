@@ -101,16 +101,17 @@ func (Succeed) effect() {}
 type Roster struct {
 	wait time.Duration // for an answer
 
-	sets   map[Key]*set
-	count  uint64      // sets so far
-	open   bool        // there is an admitter
-	held   bool        // no more questions before Pump
-	asks   []*question // unanswered, oldest first
-	bytes  int         // of asks
-	queue  []*set      // sets to ask about, in order; some may no longer need it
-	last   Handle
-	bearer *set      // the set whose grant opens the next stream
-	due    time.Time // no set's wait ends earlier; zero: none is waiting
+	sets       map[Key]*set
+	count      uint64      // sets so far
+	open       bool        // there is an admitter
+	held       bool        // no more questions before Pump
+	asks       []*question // unanswered, oldest first
+	bytes      int         // of asks
+	queue      []*set      // sets to ask about, in order; some may no longer need it
+	last       Handle
+	bearer     *set       // the set whose grant opens the next stream
+	candidates candidates // for bearer
+	due        time.Time  // no set's wait ends earlier; zero: none is waiting
 
 	effects []Effect
 }
@@ -219,6 +220,7 @@ func (r *Roster) Lost(end bool) []Effect {
 		s.live = s.live && end
 		s.asking, s.queued, s.until = nil, false, time.Time{}
 	}
+	r.rankAll()
 	if len(r.bearer.members) == 0 {
 		r.choose()
 	}
@@ -229,6 +231,7 @@ func (r *Roster) Lost(end bool) []Effect {
 // sets of first; Pump asks about the others.
 func (r *Roster) Opened(key Key, g Grant, first protocol.UserID, now time.Time) []Effect {
 	r.open, r.held = true, true
+	r.rankAll()
 	r.taken(r.set(key), g)
 	for _, s := range r.sets {
 		r.settle(s, now)

@@ -18,6 +18,10 @@ type set struct {
 	asking  *question // nil: no open question
 	queued  bool      // it is in the queue
 	until   time.Time // it is given up if there is no answer by then; zero: no wait
+
+	// As a candidate; set by rank.
+	place int   // in the heap, from 1; 0: it isn't one
+	ends  int64 // when the grant ends with which it would open a stream
 }
 
 // A member is a grant with the number of its viewers.
@@ -66,6 +70,7 @@ func (r *Roster) set(key Key) *set {
 
 // settle asks about s if necessary, and removes it if it has no members.
 func (r *Roster) settle(s *set, now time.Time) {
+	r.rank(s)
 	switch {
 	case len(s.members) == 0:
 		r.vacate(s)
@@ -113,6 +118,7 @@ func (r *Roster) remove(s *set) {
 		return
 	}
 	delete(r.sets, s.key)
+	r.rank(s)
 	if s.front.ID != "" {
 		r.emit(Forget{s.front.ID})
 	}
@@ -132,6 +138,7 @@ func (r *Roster) withdraw(s *set) {
 func (r *Roster) taken(s *set, g Grant) {
 	old := s.front
 	s.front, s.live, s.seen, s.until = g, true, true, time.Time{}
+	r.rank(s)
 	if old.ID != "" && old.ID != g.ID {
 		r.emit(Succeed{old.ID, g.ID})
 		r.emit(Forget{old.ID})
@@ -150,6 +157,7 @@ func (r *Roster) refuse(s *set, id protocol.GrantID) {
 	if s.front.ID == id {
 		s.front, s.live = Grant{}, false
 	}
+	r.rank(s)
 	r.emit(Refuse{s.key, id})
 }
 
@@ -162,21 +170,10 @@ func (r *Roster) bear(s *set) {
 	}
 }
 
-// choose picks the best bearer among the sets with viewers: with a stream one
-// that was accepted on it, otherwise preferably one that was accepted before.
-// If there is none, the bearer stays.
+// choose makes the best candidate the bearer. If there is none, the bearer stays.
 func (r *Roster) choose() {
-	var best *set
-	for _, s := range r.sets {
-		if len(s.members) == 0 || r.open && !s.live {
-			continue
-		}
-		if best == nil || cmp.Or(before(s.seen, best.seen), -cmp.Compare(s.next().Ends, best.next().Ends), cmp.Compare(s.number, best.number)) < 0 {
-			best = s
-		}
-	}
-	if best != nil {
-		r.bear(best)
+	if len(r.candidates) > 0 {
+		r.bear(r.candidates[0])
 	}
 }
 

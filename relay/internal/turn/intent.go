@@ -104,7 +104,7 @@ func (t *step) forgetIntents() {
 
 // done ends an intent after its decision.
 func (t *step) done(w intent) {
-	if _, there := t.socket(w.socket); there && w.kind == claim {
+	if _, there := t.people.socket(w.socket); there && w.kind == claim {
 		t.emit(Greet{w.socket})
 	}
 }
@@ -133,24 +133,24 @@ func (t *step) judge(w intent) {
 			t.done(w)
 			return
 		}
-		v, _ := t.controlling(t.creator)
+		v, _ := t.people.controlling(t.creator)
 		t.propose(w, protocol.LeaseNext{Holder: v.user, GrantID: v.grant})
 	case renew:
 		if t.outlived() {
-			v, _ := t.controlling(t.lease.Holder)
+			v, _ := t.people.controlling(t.lease.Holder)
 			t.propose(w, protocol.LeaseNext{Holder: v.user, GrantID: v.grant})
 		}
 	case key:
-		if v, there := t.socket(w.socket); there && v.canControl && t.Free() {
+		if v, there := t.people.socket(w.socket); there && v.canControl && t.Free() {
 			t.propose(w, protocol.LeaseNext{Holder: v.user, GrantID: v.grant})
 		}
 	case yield:
 		if t.idle() {
-			v, _ := t.controlling(t.requests[0])
+			v, _ := t.people.controlling(t.requests[0])
 			t.propose(w, protocol.LeaseNext{Holder: v.user, GrantID: v.grant, Reason: protocol.ReasonIdle})
 		}
 	default:
-		if v, there := t.socket(w.socket); there {
+		if v, there := t.people.socket(w.socket); there {
 			t.judgeViewer(w, v)
 		}
 	}
@@ -186,20 +186,20 @@ func (t *step) judgeViewer(w intent, v socket) {
 	case w.kind == takeBack:
 		t.propose(w, protocol.LeaseNext{Holder: v.user, GrantID: v.grant, Reason: protocol.ReasonOwner})
 	case w.kind == take:
-		t.refuse(w, protocol.KindConflict, t.nameOf(t.lease.Holder)+" has control")
+		t.refuse(w, protocol.KindConflict, t.people.nameOf(t.lease.Holder)+" has control")
 	default:
 		t.queueUp(w, v.user)
 	}
 }
 
 func (t *step) judgeHandOver(w intent) {
-	to, n := t.controlling(w.to)
+	to, n := t.people.controlling(w.to)
 	switch {
 	case w.to == t.lease.Holder:
 		t.emit(SendState{w.socket})
 	case n > 0:
 		t.propose(w, protocol.LeaseNext{Holder: to.user, GrantID: to.grant})
-	case t.connected(w.to):
+	case len(t.people.of(w.to)) > 0:
 		t.refuse(w, protocol.KindForbidden, "that user's access does not include control")
 	default:
 		t.refuse(w, protocol.KindNotFound, "that user is not connected")

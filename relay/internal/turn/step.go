@@ -57,7 +57,7 @@ type step struct {
 func (t *step) emit(e Effect) { t.effects = append(t.effects, e) }
 
 func (t *step) fail(id SocketID, kind protocol.Kind, message string) {
-	if _, there := t.socket(id); there {
+	if _, there := t.people.socket(id); there {
 		t.emit(Send{id, protocol.ErrorMessage{Name: kind.Name(), Message: message}})
 	}
 }
@@ -70,15 +70,12 @@ func (t *step) report(user protocol.UserID, sockets int) {
 }
 
 func (t *step) joined(e Joined) {
-	at, known := t.find(e.Socket)
-	if known {
+	if _, known := t.people.socket(e.Socket); known {
 		return
 	}
 	v := socket{e.Socket, e.User, e.Name, e.GrantID, e.CanControl && human(e.User), e.Owns}
-	t.sockets = slices.Insert(slices.Clip(t.sockets), at, v)
-	if _, n := t.controlling(v.user); v.canControl && n == 1 {
-		t.report(v.user, n)
-	}
+	t.people = t.people.with(v)
+	t.arrived(v)
 	if v.canControl && v.user == t.creator && t.claimable() && !t.hasIntent(claim) {
 		t.first(intent{kind: claim, socket: v.id}) // greets it
 		return
@@ -86,29 +83,36 @@ func (t *step) joined(e Joined) {
 	t.emit(Greet{v.id})
 }
 
+// arrived tells the agent of a user's first socket that may control.
+func (t *step) arrived(v socket) {
+	if !v.canControl {
+		return
+	}
+	if _, n := t.people.controlling(v.user); n == 1 {
+		t.report(v.user, n)
+	}
+}
+
 func (t *step) left(id SocketID) {
-	at, known := t.find(id)
+	before, known := t.people.socket(id)
 	if !known {
 		return
 	}
-	before := t.sockets[at]
-	t.sockets = slices.Delete(slices.Clone(t.sockets), at, at+1)
+	t.people = t.people.without(before)
 	t.queue = slices.DeleteFunc(slices.Clone(t.queue), func(w intent) bool { return w.socket == id && w.kind.ofViewer() })
 	t.lessOf(before)
 }
 
 func (t *step) renewed(e Renewed) {
-	at, known := t.find(e.Socket)
+	before, known := t.people.socket(e.Socket)
 	if !known {
 		return
 	}
-	before := t.sockets[at]
 	now := before
 	now.grant, now.canControl, now.owns = e.GrantID, e.CanControl && human(before.user), e.Owns
-	t.sockets = slices.Clone(t.sockets)
-	t.sockets[at] = now
-	if _, n := t.controlling(now.user); now.canControl && !before.canControl && n == 1 {
-		t.report(now.user, n)
+	t.people = t.people.with(now)
+	if !before.canControl {
+		t.arrived(now)
 	}
 	t.lessOf(before)
 	if now.canControl != before.canControl || now.owns != before.owns {
@@ -118,10 +122,12 @@ func (t *step) renewed(e Renewed) {
 
 // succeeded moves the viewers of one grant, and the lease, to another.
 func (t *step) succeeded(e Succeeded) {
-	t.sockets = slices.Clone(t.sockets)
-	for i := range t.sockets {
-		if t.sockets[i].grant == e.From {
-			t.sockets[i].grant = e.To
+	for _, sockets := range t.people.sockets.all() { // of those before the change
+		for _, v := range sockets {
+			if v.grant == e.From {
+				v.grant = e.To
+				t.people = t.people.with(v)
+			}
 		}
 	}
 	if t.lease.GrantID == e.From && human(t.lease.Holder) {
@@ -134,7 +140,7 @@ func (t *step) lessOf(before socket) {
 	if !before.canControl {
 		return
 	}
-	if _, n := t.controlling(before.user); n == 0 {
+	if _, n := t.people.controlling(before.user); n == 0 {
 		t.report(before.user, 0)
 		if t.dropRequest(before.user) {
 			t.emit(StateChanged{})
@@ -199,7 +205,7 @@ func (t *step) adopt(l protocol.Lease) {
 	if served || l.Holder != old.Holder || l.Term != old.Term || l.State != old.State {
 		t.emit(StateChanged{})
 	}
-	if _, n := t.controlling(l.Holder); n > 0 && l.Holder != old.Holder {
+	if _, n := t.people.controlling(l.Holder); n > 0 && l.Holder != old.Holder {
 		t.report(l.Holder, n) // it may have joined before this stream
 	}
 	t.yieldIdle()
@@ -269,7 +275,7 @@ func (t *step) reattached(o protocol.TerminalOpened) {
 	t.emit(StateChanged{})
 	switch holder := t.lease.Holder; {
 	case human(holder):
-		_, n := t.controlling(holder)
+		_, n := t.people.controlling(holder)
 		t.report(holder, n)
 		t.renewLease()
 	case holder != "":
@@ -282,12 +288,9 @@ func (t *step) reattached(o protocol.TerminalOpened) {
 // reportAll tells the agent about everybody present: only the agent knows from
 // whom a coding agent has taken control, and to whom it will yield.
 func (t *step) reportAll() {
-	told := map[protocol.UserID]bool{}
-	for _, v := range t.sockets {
-		if v.canControl && !told[v.user] {
-			told[v.user] = true
-			_, n := t.controlling(v.user)
-			t.report(v.user, n)
+	for user := range t.people.sockets.all() {
+		if _, n := t.people.controlling(user); n > 0 {
+			t.report(user, n)
 		}
 	}
 }

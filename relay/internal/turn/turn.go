@@ -26,7 +26,6 @@
 package turn
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -52,22 +51,13 @@ type State struct {
 	attached bool // there is a stream to the agent
 	lease    protocol.Lease
 	coding   protocol.AgentStateMessage // the coding agent's state
-	sockets  []socket                   // by id
-	requests []protocol.UserID          // in line for control
+	people   people
+	requests []protocol.UserID // in line for control
 
 	underway intent // the intent of the present proposal; none if proposal.ID is 0
 	proposal protocol.LeaseProposal
 	lastID   uint64   // of a proposal
 	queue    []intent // intents that wait for the answer: at most maxQueued, plus those that go first
-}
-
-type socket struct {
-	id         SocketID
-	user       protocol.UserID
-	name       string
-	grant      protocol.GrantID
-	canControl bool
-	owns       bool
 }
 
 // New returns the state of a terminal whose first stream was just opened: the
@@ -97,7 +87,7 @@ func human(holder protocol.UserID) bool { return holder != "" && holder != proto
 // StateFor returns the full control_state for one viewer. Its grace is the rest
 // at the time of the agent's report; see [State.Revision].
 func (s State) StateFor(id SocketID) protocol.ControlState {
-	v, _ := s.socket(id)
+	v, _ := s.people.socket(id)
 	return protocol.ControlState{
 		Controller: s.lease.Holder, Requests: s.requests, Term: s.lease.Term, GraceMS: s.lease.MSLeft,
 		AgentState: string(s.coding.AgentState), Agent: s.coding.Agent, You: v.user, CanControl: v.canControl,
@@ -131,7 +121,7 @@ func (s State) Free() bool { return s.attached && s.lease.Holder == "" && !s.Loc
 
 // MayControl reports whether a viewer could have control.
 func (s State) MayControl(id SocketID) bool {
-	v, _ := s.socket(id)
+	v, _ := s.people.socket(id)
 	return v.canControl
 }
 
@@ -159,7 +149,7 @@ func (s State) torn() bool {
 // MayType reports whether input typed into a socket under term may be passed
 // on, and if not, why.
 func (s State) MayType(id SocketID, term uint64) (protocol.RefusalReason, bool) {
-	v, _ := s.socket(id)
+	v, _ := s.people.socket(id)
 	switch {
 	case v.canControl && s.Locked():
 		return protocol.RefusedAgentRunning, false
@@ -169,34 +159,6 @@ func (s State) MayType(id SocketID, term uint64) (protocol.RefusalReason, bool) 
 		return protocol.RefusedNotController, false
 	}
 	return "", true
-}
-
-// find returns the socket's index, or where it belongs.
-func (s *State) find(id SocketID) (int, bool) {
-	return slices.BinarySearchFunc(s.sockets, id, func(v socket, id SocketID) int { return cmp.Compare(v.id, id) })
-}
-
-func (s *State) socket(id SocketID) (socket, bool) {
-	i, ok := s.find(id)
-	if !ok {
-		return socket{}, false
-	}
-	return s.sockets[i], true
-}
-
-// controlling counts user's sockets that may control, and returns the newest.
-func (s *State) controlling(user protocol.UserID) (last socket, n int) {
-	for _, v := range s.sockets {
-		if v.user == user && v.canControl {
-			last = v
-			n++
-		}
-	}
-	return last, n
-}
-
-func (s *State) connected(user protocol.UserID) bool {
-	return slices.ContainsFunc(s.sockets, func(v socket) bool { return v.user == user })
 }
 
 // agentHas says that a coding agent, or a program, has control.
@@ -211,27 +173,17 @@ func (s *State) agentHas() string {
 	return name + " has control until its turn is over, or it is paused"
 }
 
-// nameOf returns a user's display name.
-func (s *State) nameOf(user protocol.UserID) string {
-	for _, v := range s.sockets {
-		if v.user == user && v.name != "" {
-			return v.name
-		}
-	}
-	return "somebody else"
-}
-
 // claimable reports whether the creator may claim control now.
 func (s *State) claimable() bool {
-	_, n := s.controlling(s.creator)
+	_, n := s.people.controlling(s.creator)
 	return s.attached && !s.claimed && s.lease.Holder == "" && !s.Locked() && n > 0
 }
 
 // outlived reports whether the lease's grant has no socket left, though its
 // holder has others.
 func (s *State) outlived() bool {
-	_, n := s.controlling(s.lease.Holder)
-	return n > 0 && !slices.ContainsFunc(s.sockets, func(v socket) bool {
-		return v.user == s.lease.Holder && v.canControl && v.grant == s.lease.GrantID
+	_, n := s.people.controlling(s.lease.Holder)
+	return n > 0 && !slices.ContainsFunc(s.people.of(s.lease.Holder), func(v socket) bool {
+		return v.canControl && v.grant == s.lease.GrantID
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/turn"
@@ -78,10 +79,10 @@ func (w *world) step(e turn.Event) {
 		}
 		return
 	}
-	before := fmt.Sprintf("%+v", w.s)
+	before := spelled(w.s)
 	next, effects := turn.Step(w.s, e)
 	again, effectsAgain := turn.Step(w.s, e)
-	if !reflect.DeepEqual(next, again) || !reflect.DeepEqual(effects, effectsAgain) || fmt.Sprintf("%+v", w.s) != before {
+	if !reflect.DeepEqual(next, again) || !reflect.DeepEqual(effects, effectsAgain) || spelled(w.s) != before {
 		w.t.Fatalf("%T%+v is not pure:\n%s\n%+v\n%+v", e, e, before, next, again)
 	}
 	w.s = next
@@ -89,6 +90,33 @@ func (w *world) step(e turn.Event) {
 		w.carryOut(effect)
 	}
 	w.check(e)
+}
+
+// spelled returns all that a state holds, behind pointers as well.
+func spelled(s turn.State) string {
+	var b strings.Builder
+	var spell func(v reflect.Value)
+	spell = func(v reflect.Value) {
+		switch v.Kind() {
+		case reflect.Pointer:
+			if !v.IsNil() {
+				spell(v.Elem())
+			}
+		case reflect.Struct:
+			for i := range v.NumField() {
+				spell(v.Field(i))
+			}
+		case reflect.Slice:
+			for i := range v.Len() {
+				spell(v.Index(i))
+			}
+		default:
+			fmt.Fprint(&b, v)
+		}
+		b.WriteByte(';')
+	}
+	spell(reflect.ValueOf(s))
+	return b.String()
 }
 
 func (w *world) carryOut(effect turn.Effect) {
