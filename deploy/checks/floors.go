@@ -65,7 +65,7 @@ var Floors = []struct {
 		"sandbox-agent/internal/history/lineindex", "sandbox-agent/internal/history/homefs", "sandbox-agent/internal/history/dbread",
 		"deploy/source/internal/config", "deploy/source/internal/cookiefile", "deploy/source/internal/keyring", "deploy/source/internal/sending",
 		"deploy/client", "deploy/extension", "deploy/extension/build", "loadtest/internal/eventloop", "loadtest/internal/generator", "loadtest/internal/enrol",
-		"loadtest/internal/source", "loadtest/internal/baseline", "loadtest/internal/stack", "loadtest/internal/children",
+		"loadtest/internal/source", "loadtest/internal/baseline", "loadtest/internal/peer", "loadtest/internal/stack", "loadtest/internal/children",
 		"deploy/controlplane/internal/keyring", "deploy/controlplane/internal/webhook", "deploy/controlplane/internal/metrics",
 		"deploy/controlplane/internal/usage", "deploy/controlplane/internal/relays", "deploy/controlplane/internal/web",
 		"deploy/controlplane/internal/statedir",
@@ -179,6 +179,7 @@ var Sideways = []struct{ From, To, Why string }{
 	{"loadtest/internal/agents", "loadtest/internal/simagent", "it runs a fleet of them as a generator"},
 	{"loadtest/internal/bulk", "loadtest/internal/printer", "it floods a terminal with what the source prints"},
 	{"loadtest/internal/eventloop", "deploy/client", "the transport it implements"},
+	{"loadtest/internal/peer", "deploy/client", "it has peers serve its viewers"},
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/spill", "a log outgrows its window in memory"},
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/legs"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/peer"
 	"github.com/fairlead/fairlead/loadtest/internal/printer"
 	"github.com/fairlead/fairlead/loadtest/internal/typist"
 	"github.com/fairlead/fairlead/loadtest/internal/usage"
@@ -36,14 +37,21 @@ is then also told in round trips of that network (echo_p50_rtt, echo_p99_rtt),
 and there is no baseline. --block-udp takes QUIC away, so that the tunnel goes
 over WebSocket.
 
+With --peer the same is typed into the same program in a terminal of ttyd, in turn
+with the others.
+
 With --hops each program on the way notes when a key and its echo pass it, and the
 way is told leg by leg. make hops builds such programs, into bin/hops.`,
 	Example: `loadtest run echo --local --slo 'echo_p50_ratio<3'
 loadtest run echo --local --bulk --impair delay=25ms,loss=2% --slo 'echo_p50_rtt<=1.3' --slo 'echo_p99_rtt<=3'
 loadtest run echo --local --block-udp --impair delay=25ms --slo 'echo_p50_rtt<=1.5'
-loadtest run echo --local --hops --bin bin/hops`,
+loadtest run echo --local --hops --bin bin/hops
+loadtest/peers/ttyd.sh bin/loadtest run echo --local --slo 'echo_p50_peer_ratio<=1.6'`,
 	Metrics: append([]measure.Metric{
 		{Name: "echo", Kind: measure.KindLatency, Headline: true, Baseline: "direct_echo", Help: "from when a key was due to its echo at the viewer"},
+		{Name: "peer_echo", Kind: measure.KindLatency, Help: "the same at ttyd's terminal"},
+		{Name: "echo_p50_peer_ratio", Headline: true, LowerIsBetter: true, Help: "echo_p50 of each block divided by peer_echo_p50"},
+		{Name: "echo_p99_peer_ratio", Headline: true, LowerIsBetter: true, Help: "echo_p99 of each block divided by peer_echo_p99"},
 		{Name: "echo_p50_rtt", Unit: "", Headline: true, LowerIsBetter: true, Help: "echo_p50 of each block in round trips of --impair"},
 		{Name: "echo_p99_rtt", Unit: "", Headline: true, LowerIsBetter: true, Help: "echo_p99 of each block in round trips of --impair"},
 		{Name: bulk.Output, Kind: measure.KindCounter, Unit: "B", Help: "printed by the flooding terminal and received"},
@@ -63,6 +71,7 @@ loadtest run echo --local --hops --bin bin/hops`,
 func echoFlags(c *program.Command, own *echoOptions) {
 	c.Bool(&own.bulk, "bulk", false, "flood another terminal and download a file meanwhile")
 	c.Bool(&own.sameLane, "same-lane", false, "with --bulk: the flooding terminal shares the lane of the one that is measured")
+	declarePeer(c, &own.peer, peer.TTYD)
 	c.Bool(&own.blockUDP, "block-udp", false, "take QUIC away; needs --local")
 }
 
@@ -71,6 +80,7 @@ const otherCarrierWait = 60 * time.Second
 
 type echoOptions struct {
 	bulk, sameLane, blockUDP bool
+	peer                     peerOption
 }
 
 func prepareEcho(o *Options) error {
@@ -82,6 +92,11 @@ func prepareEcho(o *Options) error {
 		return errors.New("--same-lane needs --bulk")
 	case o.Simulated && own.bulk:
 		return errors.New("--bulk needs a real agent: a simulated one has no files")
+	case own.peer.file != "" && (own.bulk || own.blockUDP || o.Impair != ""):
+		return errors.New("--peer is beside keys that are alone: a peer has no bulk and no bad network")
+	}
+	if err := own.peer.load(); err != nil {
+		return err
 	}
 	if o.Impair != "" {
 		o.NoBaseline = true // it has no such network
@@ -99,6 +114,7 @@ type echoing struct {
 	rec  *measure.Recorder
 	near *typist.Typist // at the deployment
 	bare *typist.Typist // at the baseline; nil without
+	peer *typist.Typist // at the peer; nil without
 	bulk *generator.Group
 	keys []legs.Key // of this block, with --hops; owned by near's viewer
 }
@@ -199,6 +215,12 @@ func (e *echoing) open(ctx context.Context) (end func(), err error) {
 		}
 		open = append(open, e.bare.Viewer.Close)
 	}
+	if at := e.own.peer.Peer; at != nil {
+		if e.peer, err = echoPeer(ctx, e.stage, at, e.rec); err != nil {
+			return end, err
+		}
+		open = append(open, e.peer.Viewer.Close)
+	}
 	if e.own.bulk {
 		target := e.env.Target
 		e.bulk, err = e.env.Generators.Start(ctx, bulk.Kind, []any{bulk.Spec{
@@ -243,6 +265,22 @@ func echoBare(ctx context.Context, s *stage, rec *measure.Recorder) (*typist.Typ
 	return keys, nil
 }
 
+// echoPeer is echoIn for a terminal of a peer's.
+func echoPeer(ctx context.Context, s *stage, at *peer.Peer, rec *measure.Recorder) (*typist.Typist, error) {
+	if err := at.Await(ctx); err != nil {
+		return nil, err
+	}
+	t, err := at.Echo(ctx, s.loop)
+	if err != nil {
+		return nil, err
+	}
+	keys := typist.New(rec, "peer_echo")
+	keys.Viewer = t
+	t.Follow(keys)
+	keys.Listen()
+	return keys, nil
+}
+
 // degrade blocks UDP if that was asked for, and waits for the other carrier.
 func (e *echoing) degrade(ctx context.Context) error {
 	if !e.own.blockUDP {
@@ -257,7 +295,7 @@ func (e *echoing) degrade(ctx context.Context) error {
 // warmUp types for a while without measuring.
 func (e *echoing) warmUp(ctx context.Context) error {
 	e.env.Progress("warm up", 0, 1)
-	for _, t := range []*typist.Typist{e.bare, e.near} {
+	for _, t := range []*typist.Typist{e.bare, e.peer, e.near} {
 		if t == nil {
 			continue
 		}
@@ -273,7 +311,7 @@ func (e *echoing) warmUp(ctx context.Context) error {
 	return nil
 }
 
-// block types on both sides.
+// block types on all sides.
 func (e *echoing) block(ctx context.Context, block int) error {
 	typed := func(t *typist.Typist, phase string) side {
 		return side{phase, groups(e.bulk), func(ctx context.Context, block int) error {
@@ -291,10 +329,15 @@ func (e *echoing) block(ctx context.Context, block int) error {
 	if e.bare != nil {
 		sides = []side{typed(e.bare, "direct"), sides[0]}
 	}
+	if e.peer != nil {
+		sides = append(sides, typed(e.peer, "peer"))
+	}
 	if err := inTurn(ctx, block, sides...); err != nil {
 		return err
 	}
 	e.roundTrips(block)
+	e.env.besidePeer("echo_p50", block)
+	e.env.besidePeer("echo_p99", block)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/pattern"
+	"github.com/fairlead/fairlead/loadtest/internal/peer"
 	"github.com/fairlead/fairlead/loadtest/internal/viewers"
 )
 
@@ -21,17 +22,26 @@ viewers must get each byte, 99 % of the chunks within --within of when they were
 due, and none may be moved ahead. What holds is tried 15 % faster, what doesn't
 (twice) as much slower, until the highest rate is found; --rate is where the
 search begins, and each block begins where the one before it ended. In turn the same is found
-for a bare loop that writes each chunk to as many bare sockets.
+for a bare loop that writes each chunk to as many bare sockets, and with --peer for
+a Centrifugo to which the same chunks are published.
+
+So that the generators aren't what is too slow, viewers compare each byte, but take
+no SHA-256, and look at their sockets every --within/20 only: that much of a
+delivery's time may be theirs, on every side.
 
 Viewers that are moved ahead when a rate was too high are no fault; bytes that
 nobody said would be left out are.`,
 	Example: `loadtest run highest-rate --local --viewers 1000 --slo 'highest_rate_ratio>=3'
-loadtest run highest-rate --local --within 50ms --duration 3s`,
+loadtest run highest-rate --local --within 50ms --duration 3s
+loadtest/peers/centrifugo.sh bin/loadtest run highest-rate --local --viewers 100`,
 	Metrics: []measure.Metric{
 		received,
 		{Name: "highest_rate", Unit: "chunks/s", Headline: true, Baseline: "baseline_highest_rate", Help: "printed by the terminal, while every viewer gets each of them in time"},
+		{Name: "peer_highest_rate", Unit: "chunks/s", Headline: true, Help: "the same of Centrifugo"},
+		{Name: "highest_rate_peer_ratio", Headline: true, Help: "highest_rate of each block divided by peer_highest_rate"},
 		{Name: "delivery", Kind: measure.KindLatency, CrossesClocks: true, Help: "from when a chunk was due to its arrival at a viewer, at all rates that were tried"},
 		{Name: "baseline_delivery", Kind: measure.KindLatency, Help: "the same of the baseline"},
+		{Name: "peer_delivery", Kind: measure.KindLatency, Help: "the same of the peer"},
 		{Name: "lost_bytes", Kind: measure.KindCounter, Unit: "B", Headline: true, LowerIsBetter: true, MustBeZero: true, Help: "bytes that a viewer didn't get and wasn't told of"},
 		{Name: "duplicate_bytes", Kind: measure.KindCounter, Unit: "B", LowerIsBetter: true, MustBeZero: true, Help: "bytes that a viewer got twice"},
 		{Name: "skipped_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes that viewers were told they would miss, at rates that were too high"},
@@ -39,22 +49,29 @@ loadtest run highest-rate --local --within 50ms --duration 3s`,
 	Defaults: Options{Viewers: 200, Rate: 40, Chunk: 1024, Duration: 1500 * time.Millisecond, Blocks: 9, Seed: 1},
 	Flags: own(func(c *program.Command, own *highestOptions) {
 		c.Duration(&own.Within, "within", 100*time.Millisecond, "the 99th percentile of delivery up to which a rate counts")
+		declarePeer(c, &own.peer, peer.Centrifugo)
 	}),
 	Prepare: func(o *Options) error {
 		if o.Own.(*highestOptions).Within <= 0 {
 			return errors.New("--within must be more than 0")
 		}
-		return nil
+		return o.Own.(*highestOptions).peer.load()
 	},
 	FindsLimit: true,
 	Run:        onStage(one, runHighestRate),
 }
 
-type highestOptions struct{ Within time.Duration }
+type highestOptions struct {
+	Within time.Duration
+	peer   peerOption
+}
 
 const (
 	// rung is the ratio of two rates that are tried one after the other.
 	rung = 1.15
+	// hopeless is how many times later than in time the last chunk may come: a rate
+	// at which it comes still later isn't looked at to its end.
+	hopeless = 10
 	// The search stays between these rates, in chunks a second.
 	lowestRate, mostRate = 1.0, 1e5
 )
@@ -76,7 +93,7 @@ type climber struct {
 type climbing struct {
 	*stage
 	own   *highestOptions
-	tried int // rates so far, of both sides
+	tried int // rates so far, of all sides
 }
 
 func runHighestRate(ctx context.Context, s *stage) error {
@@ -93,7 +110,7 @@ func runHighestRate(ctx context.Context, s *stage) error {
 	// recorded.
 	var sides []side
 	for _, who := range climbers {
-		if _, err := c.climb(ctx, who); err != nil {
+		if who.rate, err = near(who.rate, c.twice(ctx, who)); err != nil {
 			return err
 		}
 		sides = append(sides, side{run: func(ctx context.Context, block int) error {
@@ -104,7 +121,13 @@ func runHighestRate(ctx context.Context, s *stage) error {
 			return err
 		}})
 	}
-	return env.EachBlock(ctx, "blocks", sides...)
+	return env.EachBlock(ctx, "blocks", side{run: func(ctx context.Context, block int) error {
+		if err := inTurn(ctx, block, sides...); err != nil {
+			return err
+		}
+		env.besidePeer("highest_rate", block)
+		return nil
+	}})
 }
 
 // tellClock says what the error of the clocks makes of --within: only what is in
@@ -119,7 +142,11 @@ func (c *climbing) tellClock() error {
 	return nil
 }
 
-// come makes all viewers join, on both sides.
+// looks is how often viewers look at their sockets within the time in which a chunk
+// must come.
+const looks = 20
+
+// come makes all viewers join, on all sides.
 func (c *climbing) come(ctx context.Context) ([]*climber, error) {
 	o, baseline := c.env.Options, c.env.Baseline
 	climbers := []*climber{{
@@ -131,13 +158,14 @@ func (c *climbing) come(ctx context.Context) ([]*climber, error) {
 		},
 	}}
 	// Slow viewers may be moved ahead.
-	specs := []viewers.Spec{{Slow: true}}
-	extra := 0
+	quick := viewers.Spec{Slow: true, NoSum: true, Gather: c.own.Within / looks}
+	specs := []viewers.Spec{quick}
 	if baseline != nil {
-		extra = o.Viewers
-		specs = append(specs, viewers.Spec{Slow: true, URL: baseline.ViewerURL(), Prefix: "baseline_"})
+		spec := quick
+		spec.URL, spec.Prefix = baseline.ViewerURL(), "baseline_"
+		specs = append(specs, spec)
 		climbers = append(climbers, &climber{
-			rate: o.Rate, prefix: "baseline_", within: c.own.Within,
+			rate: o.Rate, prefix: spec.Prefix, within: c.own.Within,
 			send: func(ctx context.Context, spec pattern.Spec) error {
 				_, err := baseline.Send(ctx, spec)
 				return err
@@ -145,6 +173,20 @@ func (c *climbing) come(ctx context.Context) ([]*climber, error) {
 			settle: func(context.Context) error { return nil },
 		})
 	}
+	if at := c.own.peer.Peer; at != nil {
+		if err := at.Await(ctx); err != nil {
+			return nil, err
+		}
+		spec := quick
+		spec.URL, spec.Prefix, spec.Peer = at.ViewerURL(), "peer_", at.Name
+		specs = append(specs, spec)
+		climbers = append(climbers, &climber{
+			rate: o.Rate, prefix: spec.Prefix, within: c.own.Within, send: at.Publish,
+			// It throws out who is too slow; they come back.
+			settle: func(ctx context.Context) error { return at.AwaitSubscribers(ctx, o.Viewers) },
+		})
+	}
+	extra := (len(specs) - 1) * o.Viewers
 	for i, who := range climbers {
 		var err error
 		if who.group, err = c.gather(ctx, audience{each: o.Viewers, spec: specs[i], rate: o.Rate, extra: extra}); err != nil {
@@ -152,6 +194,11 @@ func (c *climbing) come(ctx context.Context) ([]*climber, error) {
 		}
 		if err := c.join(ctx, who.group, o.Viewers); err != nil {
 			return nil, err
+		}
+		if who.prefix == "peer_" { // joined means that the socket is open
+			if err := who.settle(ctx); err != nil {
+				return nil, err
+			}
 		}
 		if err := who.group.Begin(ctx, time.Now()); err != nil {
 			return nil, err
@@ -162,14 +209,39 @@ func (c *climbing) come(ctx context.Context) ([]*climber, error) {
 
 // climb finds the highest rate of a side, from where it ended the last time.
 func (c *climbing) climb(ctx context.Context, who *climber) (float64, error) {
-	rate, err := highest(who.rate, func(rate float64) (bool, error) {
+	rate, err := highest(who.rate, c.twice(ctx, who))
+	who.rate = max(rate, lowestRate)
+	return rate, err
+}
+
+// twice returns a trial of rates for a side, in which each has a second chance: the
+// machine may have been elsewhere.
+func (c *climbing) twice(ctx context.Context, who *climber) func(rate float64) (bool, error) {
+	return func(rate float64) (bool, error) {
 		ok, err := c.holds(ctx, who, rate)
 		if err == nil && !ok {
-			return c.holds(ctx, who, rate) // the machine may have been elsewhere
+			return c.holds(ctx, who, rate)
 		}
 		return ok, err
-	})
-	who.rate = max(rate, lowestRate)
+	}
+}
+
+// near searches for a rate that holds when twice of it doesn't, or for the lowest.
+func near(rate float64, holds func(rate float64) (bool, error)) (float64, error) {
+	ok, err := holds(rate)
+	if ok {
+		for err == nil && 2*rate <= mostRate {
+			if ok, err = holds(2 * rate); !ok {
+				break
+			}
+			rate *= 2
+		}
+		return rate, err
+	}
+	for !ok && err == nil && rate > lowestRate {
+		rate = max(rate/2, lowestRate)
+		ok, err = holds(rate)
+	}
 	return rate, err
 }
 
@@ -211,16 +283,15 @@ func (c *climbing) holds(ctx context.Context, who *climber, rate float64) (bool,
 	if err := who.send(ctx, spec); err != nil {
 		return false, err
 	}
-	tally, err := finish(ctx, who.group, endOf(spec))
+	tally, err := finishBy(ctx, who.group, endOf(spec).Add(hopeless*who.within))
 	if err != nil {
 		return false, err
 	}
 	if err := who.settle(ctx); err != nil {
 		return false, err
 	}
-	if tally.Chunks < int64(o.Viewers)*int64(spec.Chunks) {
-		return false, nil
-	}
+	whole := tally.Chunks == int64(o.Viewers)*int64(spec.Chunks)
 	p99 := c.env.Out.Blocks(name + "_p99")
-	return len(p99) > 0 && p99[len(p99)-1] <= who.within.Seconds(), nil
+	c.env.Log.Debug("tried", "who", who.prefix, "rate", rate, "whole", whole, "chunks", tally.Chunks, "skipped", tally.Skipped, "p99", p99[max(0, len(p99)-1):])
+	return whole && len(p99) > 0 && p99[len(p99)-1] <= who.within.Seconds(), nil
 }

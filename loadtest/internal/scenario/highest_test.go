@@ -42,3 +42,17 @@ func TestHighestWithoutOne(t *testing.T) {
 		}
 	}
 }
+
+func TestNearComesWithinTwice(t *testing.T) {
+	for _, tt := range []struct{ from, limit float64 }{{40, 200}, {400, 200}, {200, 200}, {3, 1.5}, {3, 0.1}, {1e4, 1e9}} {
+		got, err := near(tt.from, func(rate float64) (bool, error) { return rate <= tt.limit, nil })
+		best := math.Max(math.Min(tt.limit, mostRate), lowestRate)
+		if err != nil || got > best || got*2 <= best && got*2 <= mostRate {
+			t.Errorf("from %v up to %v: %v %v", tt.from, tt.limit, got, err)
+		}
+	}
+	broken := errors.New("broken")
+	if _, err := near(40, func(rate float64) (bool, error) { return true, broken }); !errors.Is(err, broken) {
+		t.Errorf("the error is gone: %v", err)
+	}
+}

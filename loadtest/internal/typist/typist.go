@@ -19,10 +19,20 @@ const (
 	maxUnechoed = 100_000
 )
 
+// A Viewer is of the terminal into which is typed: a [client.Viewer], or a peer's.
+type Viewer interface {
+	Type(ctx context.Context, keys string, written func(at time.Time)) error
+	// Do calls f while no output is handled.
+	Do(f func())
+	// Await waits until done, which is called like Do's function, returns true.
+	Await(ctx context.Context, what string, done func() bool) error
+	Close()
+}
+
 // A Typist is one at one terminal.
 type Typist struct {
 	// Viewer is the terminal's, which the typist hears. It is set before Listen.
-	Viewer *client.Viewer
+	Viewer Viewer
 	// Echoed, if set before Listen, hears of each key when its echo has come.
 	Echoed func(sent, echoed time.Time)
 

@@ -45,6 +45,13 @@ type Spec struct {
 	Receive int  `json:"receive,omitempty"` // the kernel's receive buffer in bytes; 0: its own choice
 	Slow    bool `json:"slow,omitempty"`    // may be skipped: that is counted, not lost
 
+	// NoSum and Gather make viewers cheaper: every byte is compared, without a
+	// SHA-256, and sockets are looked at only so often ([eventloop.NewGathering]).
+	NoSum  bool          `json:"no_sum,omitempty"`
+	Gather time.Duration `json:"gather,omitempty"`
+
+	Peer string `json:"peer,omitempty"` // whose protocol URL speaks, by its name; empty: that of a baseline
+
 	// Prefix is put before the names of what is recorded.
 	Prefix string `json:"prefix,omitempty"`
 	// Join is the name of the latency of joining and, with _failures, of the

@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/eventloop"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/peer"
 )
 
 const (
@@ -56,7 +57,7 @@ func newWorker(spec Spec, index, of int, rec *measure.Recorder) (*worker, error)
 		return nil, errors.New("viewers without a terminal, a relay or people")
 	}
 	c := &worker{spec: spec, index: index, of: of, rec: rec}
-	loop, err := eventloop.New(rec.Latency(measure.LagName).Record)
+	loop, err := eventloop.NewGathering(rec.Latency(measure.LagName).Record, spec.Gather)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +176,7 @@ func (c *worker) join(ctx context.Context, j Join) (Joined, error) {
 func (c *worker) come(i int, dialing chan struct{}) *watcher {
 	terminals := max(1, len(c.spec.PTYs))
 	w := &watcher{
-		terminal: i % terminals, slow: c.spec.Slow, open: &c.open,
+		terminal: i % terminals, slow: c.spec.Slow, noSum: c.spec.NoSum, open: &c.open,
 		received: c.rec.Counter(c.spec.Prefix + "received_bytes"),
 	}
 	o := client.Options{
@@ -183,6 +184,9 @@ func (c *worker) come(i int, dialing chan struct{}) *watcher {
 		// several processes as well.
 		Relay: i/terminals*c.of + c.index,
 		Exact: c.spec.Exact, URL: c.spec.URL, Dialing: dialing, Transport: c.loop,
+	}
+	if c.spec.Peer == peer.Centrifugo {
+		o.Transport = peer.Subscribers(c.loop)
 	}
 	if c.spec.Rate > 0 {
 		o.Transport = c.loop.Limited(c.spec.Rate)
