@@ -66,7 +66,9 @@ type Join struct {
 	Rate     float64       `json:"rate"`
 	Start    time.Time     `json:"start"`
 	Together int           `json:"together"`
-	Within   time.Duration `json:"within"` // from now; who isn't in by then has failed
+	Part     float64       `json:"part,omitempty"` // of the viewers that come; 0: all
+	As       string        `json:"as,omitempty"`   // name of the latency; default: the Spec's
+	Within   time.Duration `json:"within"`         // from now; who isn't in by then has failed
 }
 
 // Joined says how that went.
@@ -74,6 +76,8 @@ type Joined struct {
 	In     int    `json:"in"`
 	Failed int    `json:"failed"`
 	Why    string `json:"why,omitempty"` // of one that failed
+
+	Last time.Time `json:"last"` // when the last one had its whole screen
 }
 
 // Add adds o.
@@ -81,6 +85,9 @@ func (j *Joined) Add(o Joined) {
 	j.In += o.In
 	j.Failed += o.Failed
 	j.Why = cmp.Or(o.Why, j.Why)
+	if o.Last.After(j.Last) {
+		j.Last = o.Last
+	}
 }
 
 // Arm begins a check: the next output of each terminal is its stream.

@@ -138,8 +138,11 @@ func (c *worker) join(ctx context.Context, j Join) (Joined, error) {
 	}
 	dialing := make(chan struct{}, j.Together)
 	name := cmp.Or(c.spec.Join, c.spec.Prefix+"join")
-	latency, failures := c.rec.Latency(name), c.rec.Counter(name+"_failures")
+	latency, failures := c.rec.Latency(cmp.Or(j.As, name)), c.rec.Counter(name+"_failures")
 	n := c.spec.Viewers * max(1, len(c.spec.PTYs))
+	if j.Part > 0 {
+		n = max(1, int(j.Part*float64(n)+0.5))
+	}
 	var answer Joined
 	var mu sync.Mutex
 	var coming sync.WaitGroup
@@ -161,7 +164,7 @@ func (c *worker) join(ctx context.Context, j Join) (Joined, error) {
 				c.rec.Fail("join", err)
 				return
 			}
-			answer.In++
+			answer.Add(Joined{In: 1, Last: joining.Complete})
 			if j.Rate <= 0 {
 				due = joining.Asked // all at once: who waits for others isn't asked yet
 			}
