@@ -29,13 +29,15 @@ type Terminal interface {
 	Read(protocol.ReadParams) (Reading, protocol.ReadOpened, error)
 }
 
-// An Attachment is one relay's stream to a terminal. One goroutine calls Next;
+// An Attachment is one relay's stream to a terminal. One goroutine calls Next and Poll;
 // the other methods are for other goroutines and never block.
 type Attachment interface {
 	// Next returns the next message for the relay and blocks until there is one.
 	// After the last one it returns io.EOF. A message is valid until the next
-	// call.
+	// call of it or Poll.
 	Next(context.Context) (protocol.Message, error)
+	// Poll is Next for what there is already, nil if that is nothing.
+	Poll() (protocol.Message, error)
 	// Obey handles a frame from the relay. An error ends the stream.
 	Obey(protocol.Message) error
 	// AddGrant adds a verified grant to those of the stream. handle is the relay's
@@ -156,15 +158,24 @@ func (s *Server) join(ctx context.Context, stream *tunnel.Stream, a Attachment) 
 	return nil
 }
 
-// send writes the attachment's messages. It ends with io.EOF after EXITED.
-func send(ctx context.Context, stream *tunnel.Stream, a Attachment) error {
+// send writes the attachment's messages, those that are there at the same time by one
+// write. It ends with io.EOF after EXITED.
+func send(ctx context.Context, stream io.Writer, a Attachment) error {
+	var buf []byte
 	for {
 		m, err := a.Next(ctx)
-		if err != nil {
-			return err
+		for buf = buf[:0]; m != nil && err == nil; m, err = a.Poll() {
+			if buf, err = protocol.Append(buf, m); err != nil || len(buf) >= protocol.MaxStreamWrite/2 {
+				break
+			}
 		}
-		hops.Pass(hops.StreamOut)
-		if err := protocol.Write(stream, m); err != nil {
+		if len(buf) > 0 {
+			hops.Pass(hops.StreamOut)
+			if _, writing := stream.Write(buf); writing != nil {
+				return writing
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package terminalstream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,6 +74,18 @@ func (f *fake) Next(ctx context.Context) (protocol.Message, error) {
 	}
 }
 
+func (f *fake) Poll() (protocol.Message, error) {
+	select {
+	case m, ok := <-f.next:
+		if !ok {
+			return nil, io.EOF
+		}
+		return m, nil
+	default:
+		return nil, nil
+	}
+}
+
 func (f *fake) Obey(m protocol.Message) error {
 	if m.FrameType() == protocol.FrameExited {
 		return errForbidden
@@ -93,6 +106,38 @@ func (f *fake) Post(m protocol.Message) { f.next <- m }
 func (f *fake) End(why error)           { f.ended <- why }
 
 var errForbidden = protocol.Errorf(protocol.KindForbidden, "not that")
+
+// TestSendTogether: messages that are there at the same time go by one write, up to
+// its limit, and an end comes after them.
+func TestSendTogether(t *testing.T) {
+	f := &fake{next: make(chan protocol.Message, 8)}
+	large := protocol.Data{Offset: 1, Bytes: make([]byte, protocol.MaxStreamWrite/2)}
+	for _, m := range []protocol.Message{protocol.Data{Bytes: []byte("a")}, protocol.InputAck{Seq: 1, Client: "c"}, large, protocol.InputAck{Seq: 2, Client: "c"}} {
+		f.next <- m
+	}
+	close(f.next)
+	var w writes
+	if err := send(t.Context(), &w, f); !errors.Is(err, io.EOF) {
+		t.Errorf("ends with %v", err)
+	}
+	if len(w) != 2 || len(w[0]) < len(large.Bytes) || len(w[1]) > 100 {
+		t.Errorf("%d writes", len(w))
+	}
+	frames := protocol.NewFrameReader(bytes.NewReader(bytes.Join(w, nil)))
+	for _, want := range []protocol.FrameType{protocol.FrameData, protocol.FrameInputAck, protocol.FrameData, protocol.FrameInputAck} {
+		if frame, err := frames.Next(); err != nil || frame.Type != want {
+			t.Errorf("%v, %v; want %v", frame.Type, err, want)
+		}
+	}
+}
+
+// writes are what was written by each call.
+type writes [][]byte
+
+func (w *writes) Write(p []byte) (int, error) {
+	*w = append(*w, bytes.Clone(p))
+	return len(p), nil
+}
 
 // A rig is a server at one end of a tunnel in memory.
 type rig struct {

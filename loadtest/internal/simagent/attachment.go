@@ -99,7 +99,7 @@ func (t *terminal) place(offset uint64) bytelog.Cursor {
 // Next implements [terminalstream.Attachment].
 func (a *attachment) Next(ctx context.Context) (protocol.Message, error) {
 	for {
-		m, err := a.poll()
+		m, err := a.Poll()
 		if m != nil || err != nil {
 			return m, err
 		}
@@ -111,8 +111,8 @@ func (a *attachment) Next(ctx context.Context) (protocol.Message, error) {
 	}
 }
 
-// poll returns the next message, or nil when there is none now.
-func (a *attachment) poll() (protocol.Message, error) {
+// Poll implements [terminalstream.Attachment].
+func (a *attachment) Poll() (protocol.Message, error) {
 	t := a.terminal
 	t.mu.Lock()
 	defer t.mu.Unlock()

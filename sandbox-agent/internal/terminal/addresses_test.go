@@ -48,7 +48,7 @@ func (v *viewer) addresses() (all []protocol.Address) {
 	v.t.Helper()
 	synctest.Wait()
 	for {
-		m, err := v.poll()
+		m, err := v.Poll()
 		if m == nil || err != nil {
 			return all
 		}

@@ -105,7 +105,7 @@ func (v *viewer) wantOutput(s string) {
 func (v *viewer) silent() {
 	v.t.Helper()
 	for {
-		m, err := v.poll()
+		m, err := v.Poll()
 		if _, output := m.(protocol.Data); !output {
 			if m != nil || err != nil {
 				v.t.Fatalf("unexpected %#v, %v", m, err)

@@ -32,7 +32,7 @@ func (t *Terminal) Attach(params protocol.TerminalParams) (*Attachment, protocol
 // waits until there is one. It also returns ctx's error.
 func (a *Attachment) Next(ctx context.Context) (protocol.Message, error) {
 	for {
-		m, err := a.poll()
+		m, err := a.Poll()
 		if m != nil || err != nil {
 			return m, err
 		}
@@ -44,8 +44,8 @@ func (a *Attachment) Next(ctx context.Context) (protocol.Message, error) {
 	}
 }
 
-// poll returns the next message, or nil when there is none now.
-func (a *Attachment) poll() (protocol.Message, error) {
+// Poll returns the next message, or nil when there is none now.
+func (a *Attachment) Poll() (protocol.Message, error) {
 	m, wanted, err := a.Take(display.WishNone, nil)
 	for wanted != display.WishNone {
 		m, wanted, err = a.takeDrawn(wanted)

@@ -195,7 +195,7 @@ func (c *racer) change(o authorityOp) authorityResult {
 // catchUp reads what waits.
 func (c *racer) catchUp() {
 	for {
-		m, err := c.poll()
+		m, err := c.Poll()
 		if l, ok := m.(protocol.Leased); ok {
 			c.seen = l.Lease
 		} else if m == nil || err != nil {

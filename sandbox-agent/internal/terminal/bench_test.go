@@ -95,7 +95,7 @@ func BenchmarkKey(b *testing.B) {
 	for b.Loop() {
 		key.Seq++
 		v.Input(key)
-		if m, err := v.poll(); m == nil || err != nil {
+		if m, err := v.Poll(); m == nil || err != nil {
 			b.Fatal(m, err)
 		}
 	}

@@ -172,8 +172,8 @@ func TestCleanCut(t *testing.T) {
 			}
 			term := announced.Load()
 			typist.typed(term, seq, string([]byte{byte(term >> 16), byte(term >> 8), byte(term)}))
-			typist.poll()
-			typist.poll()
+			typist.Poll()
+			typist.Poll()
 			r.dev.setRoom(3 * int(seq%3)) // whole inputs, so that each offer begins with one
 		}
 	}()
@@ -217,7 +217,7 @@ func TestFound16IdleByTheAgentsClock(t *testing.T) {
 		v.wantAck(1)
 		time.Sleep(protocol.ControlIdle - time.Millisecond)
 		synctest.Wait()
-		if m, err := v.poll(); m != nil || err != nil {
+		if m, err := v.Poll(); m != nil || err != nil {
 			t.Fatalf("too early: %+v, %v", m, err)
 		}
 		time.Sleep(time.Millisecond)

@@ -115,7 +115,7 @@ func TestPaceOfALostTunnel(t *testing.T) {
 		wantHeld(t, r.flood(all), 2*lag)
 		w.Pace(protocol.Pace{ID: "a", Gone: true})
 		for {
-			m, err := w.poll()
+			m, err := w.Poll()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -311,7 +311,7 @@ func BenchmarkFlood(b *testing.B) {
 					continue
 				}
 				for {
-					if m, err := a.poll(); err != nil {
+					if m, err := a.Poll(); err != nil {
 						b.Fatal(err)
 					} else if m == nil {
 						break

@@ -347,7 +347,7 @@ func TestKeyframeModel(t *testing.T) {
 			v := attach(t, r.Terminal, nil)
 			at, cols, asked, got := uint64(0), 80, 0, 0
 			read := func(rt *rapid.T) bool {
-				m, err := v.poll()
+				m, err := v.Poll()
 				if err != nil {
 					rt.Fatal(err)
 				}

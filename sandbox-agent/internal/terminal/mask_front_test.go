@@ -14,7 +14,7 @@ func (v *viewer) printed() string {
 	synctest.Wait()
 	var b strings.Builder
 	for {
-		m, err := v.poll()
+		m, err := v.Poll()
 		if err != nil {
 			v.t.Fatal(err)
 		}

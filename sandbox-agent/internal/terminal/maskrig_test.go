@@ -124,7 +124,7 @@ func (m *maskRig) drain() {
 	m.t.Helper()
 	synctest.Wait()
 	for {
-		next, err := m.poll()
+		next, err := m.Poll()
 		if err != nil && err != io.EOF {
 			m.t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ func payload(n int) string { return fmt.Sprintf("<%04d>", n) }
 func (m *typist) collect(t *rapid.T) {
 	synctest.Wait()
 	for {
-		msg, err := m.v.poll()
+		msg, err := m.v.Poll()
 		if err != nil && err != io.EOF {
 			t.Fatal(err)
 		}

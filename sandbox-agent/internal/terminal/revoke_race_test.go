@@ -92,7 +92,7 @@ func newTypingRace(t *testing.T, seed uint64) *typingRace {
 func (r *typingRace) press(term uint64) {
 	r.seq++
 	r.typist.typed(term, r.seq, "x")
-	for m, _ := r.typist.poll(); m != nil; m, _ = r.typist.poll() {
+	for m, _ := r.typist.Poll(); m != nil; m, _ = r.typist.Poll() {
 		switch m.(type) {
 		case protocol.InputAck:
 			r.written++

@@ -16,7 +16,7 @@ import (
 func shares(v *viewer) (told []protocol.Share) {
 	synctest.Wait()
 	for {
-		m, err := v.poll()
+		m, err := v.Poll()
 		if err != nil || m == nil {
 			return told
 		}

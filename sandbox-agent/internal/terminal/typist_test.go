@@ -161,7 +161,7 @@ func TestTypeForCut(t *testing.T) {
 					r.ready(t)
 					cli.dev.setRoom(2)
 					done := r.typing(t, typist, "hello\r")
-					for m, err := v.poll(); m != nil && err == nil; m, err = v.poll() {
+					for m, err := v.Poll(); m != nil && err == nil; m, err = v.Poll() {
 					}
 					tt.cut(t, r, v)
 					wantKind(t, <-done, tt.kind)
