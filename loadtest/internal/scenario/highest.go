@@ -292,6 +292,5 @@ func (c *climbing) holds(ctx context.Context, who *climber, rate float64) (bool,
 	}
 	whole := tally.Chunks == int64(o.Viewers)*int64(spec.Chunks)
 	p99 := c.env.Out.Blocks(name + "_p99")
-	c.env.Log.Debug("tried", "who", who.prefix, "rate", rate, "whole", whole, "chunks", tally.Chunks, "skipped", tally.Skipped, "p99", p99[max(0, len(p99)-1):])
 	return whole && len(p99) > 0 && p99[len(p99)-1] <= who.within.Seconds(), nil
 }

@@ -7,21 +7,31 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
+	"golang.org/x/sys/unix"
 
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/pattern"
 )
 
-// BenchmarkViewer reads, checks and times chunks as a generator does, from 200
-// sockets. What is measured includes the writes of the other side.
+// BenchmarkViewer reads, checks and times chunks as a generator does, from 1,000
+// sockets: with a SHA-256, without, and as highest-rate has it, who lets arrivals
+// gather. ns/op includes the writes of the other side; reader-ns/chunk is the
+// processor time of all but those.
 func BenchmarkViewer(b *testing.B) {
-	const sockets = 200
+	b.Run("sum", func(b *testing.B) { benchmarkViewer(b, Spec{}) })
+	b.Run("compare", func(b *testing.B) { benchmarkViewer(b, Spec{NoSum: true}) })
+	b.Run("gather", func(b *testing.B) { benchmarkViewer(b, Spec{NoSum: true, Gather: 5 * time.Millisecond}) })
+}
+
+func benchmarkViewer(b *testing.B, spec Spec) {
+	const sockets = 1000
 	var mu sync.Mutex
 	var conns []net.Conn
 	all := make(chan struct{}) // closed when there are as many as sockets
@@ -39,7 +49,8 @@ func BenchmarkViewer(b *testing.B) {
 	defer server.Close()
 	rec := measure.NewRecorder()
 	rec.Begin(time.Now())
-	c, err := newWorker(Spec{URL: "ws" + strings.TrimPrefix(server.URL, "http"), Viewers: sockets}, 0, 1, rec)
+	spec.URL, spec.Viewers = "ws"+strings.TrimPrefix(server.URL, "http"), sockets
+	c, err := newWorker(spec, 0, 1, rec)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -54,8 +65,27 @@ func BenchmarkViewer(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.ResetTimer()
+	whole := used(b, unix.RUSAGE_SELF)
+	writing := writeAll(b, conns, stream)
+	tally, err := c.finish(b.Context(), Finish{Deadline: time.Now().Add(time.Minute)})
+	whole = used(b, unix.RUSAGE_SELF) - whole
+	b.StopTimer()
+	if err != nil || tally.Clean != sockets {
+		b.Fatal(fmt.Sprintf("%+v", tally), err)
+	}
+	b.ReportMetric(float64((whole-writing).Nanoseconds())/float64(rounds*sockets), "reader-ns/chunk")
+	for _, conn := range conns {
+		conn.Close()
+	}
+}
+
+// writeAll writes the stream to all, and returns the processor time of that.
+func writeAll(b *testing.B, conns []net.Conn, stream pattern.Spec) time.Duration {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	began := used(b, unix.RUSAGE_THREAD)
 	var frame []byte
-	for k := range rounds {
+	for k := range stream.Chunks {
 		frame = binary.BigEndian.AppendUint16(append(frame[:0], 0x82, 126), uint16(stream.Chunk))
 		frame = stream.Append(frame, k)
 		for _, conn := range conns {
@@ -64,14 +94,16 @@ func BenchmarkViewer(b *testing.B) {
 			}
 		}
 	}
-	tally, err := c.finish(b.Context(), Finish{Deadline: time.Now().Add(time.Minute)})
-	b.StopTimer()
-	if err != nil || tally.Clean != sockets {
-		b.Fatal(fmt.Sprintf("%+v", tally), err)
+	return used(b, unix.RUSAGE_THREAD) - began
+}
+
+// used returns the processor time of this process or thread so far.
+func used(b *testing.B, who int) time.Duration {
+	var r unix.Rusage
+	if err := unix.Getrusage(who, &r); err != nil {
+		b.Fatal(err)
 	}
-	for _, conn := range conns {
-		conn.Close()
-	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 // kept gives the connection of a WebSocket away.
