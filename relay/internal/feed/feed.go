@@ -56,7 +56,8 @@ type Feed struct {
 	begin      uint64           // the ring's first offset, at the start of a line
 	generation uint64           // of the ring: each new ring raises it, which invalidates older cursors
 	ended      bool             // the process is over and its last frame is in the ring
-	readers    []*Reader        // Deliver walks it without mu: appended to, else copied
+	readers    []*Reader        // Deliver walks it without mu: appended to, else copied; some have left
+	gone       int              // how many of readers have left
 	window     int              // the ring's, in bytes
 	newest     [2]*Keyframe     // by Sort
 	owed       [2]bool          // requested from the agent, by Sort
@@ -130,7 +131,7 @@ func (f *Feed) Deliver(offer func([]*Reader)) {
 	f.mu.Unlock()
 	batch := f.offered[:0]
 	for _, r := range readers {
-		if r.blocked.Load() {
+		if r.blocked.Load() || r.gone.Load() {
 			continue
 		}
 		if batch = append(batch, r); len(batch) == MaxAtOnce {
@@ -201,13 +202,38 @@ func (f *Feed) Replace(pos protocol.Position, cols, rows int) {
 // wakeAll wakes every consumer. The caller holds mu.
 func (f *Feed) wakeAll() {
 	for _, r := range f.readers {
-		r.consumer.Wake()
+		if !r.gone.Load() {
+			r.consumer.Wake()
+		}
 	}
 }
 
-// add adds r to the readers, behind what a Deliver may be walking now: only who
-// leaves needs a copy. The caller holds mu.
-func (f *Feed) add(r *Reader) { f.readers = append(f.readers, r) }
+// add adds r to the readers, behind what a Deliver may be walking now. The caller
+// holds mu.
+func (f *Feed) add(r *Reader) {
+	r.listed = true
+	f.readers = append(f.readers, r)
+}
+
+// remove notes that r has left. The readers are copied without those who have once
+// they are half of them: each who leaves pays for one. The caller holds mu.
+func (f *Feed) remove(r *Reader) {
+	if !r.listed {
+		return
+	}
+	r.listed = false
+	r.gone.Store(true)
+	if f.gone++; 2*f.gone < len(f.readers) {
+		return
+	}
+	here := make([]*Reader, 0, len(f.readers)-f.gone)
+	for _, r := range f.readers {
+		if r.listed {
+			here = append(here, r)
+		}
+	}
+	f.readers, f.gone = here, 0
+}
 
 // firstLine returns the offset of the oldest line for a new viewer. The caller
 // holds mu.

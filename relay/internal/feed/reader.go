@@ -2,7 +2,6 @@ package feed
 
 import (
 	"net"
-	"slices"
 	"sync/atomic"
 
 	"github.com/fairlead/fairlead/protocol"
@@ -46,8 +45,10 @@ type Reader struct {
 	backfill backfill
 	pace     pacing
 	exact    bool // it gets every byte
+	listed   bool // it is among the feed's readers and hasn't left
 
 	blocked atomic.Bool // new output is not for it now; set under feed.mu
+	gone    atomic.Bool // it has left for good; set under feed.mu
 	paced   atomic.Bool // pace.on
 }
 
@@ -87,9 +88,7 @@ func (r *Reader) Detach() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r.pos.dropPrefix()
-	if i := slices.Index(f.readers, r); i >= 0 {
-		f.readers = slices.Delete(slices.Clone(f.readers), i, i+1)
-	}
+	f.remove(r)
 }
 
 // A position is where a reader is in the output. Next advances it; the hub sets

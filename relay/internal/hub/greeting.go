@@ -8,6 +8,9 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/roster"
 )
 
+// greetingBytes is what a greeting mostly takes beside who watches.
+const greetingBytes = 768
+
 // greet sends a viewer, which the feed has attached as m says, its first
 // messages and starts output.
 func (h *Hub) greet(v *Viewer, m protocol.Attached) {
@@ -17,7 +20,7 @@ func (h *Hub) greet(v *Viewer, m protocol.Attached) {
 		h.metrics.KeyframesSent.Inc()
 	}
 	v.greeted, v.presence = true, h.presence.Version()
-	greeting := frames(nil, h.stateFor(v), m)
+	greeting := frames(make([]byte, 0, greetingBytes+len(h.presence.Encoded())), h.stateFor(v), m)
 	if h.link == nil && !h.finished.Load() {
 		greeting = frames(greeting, protocol.Waiting{Reason: protocol.WaitingSandbox})
 	}
