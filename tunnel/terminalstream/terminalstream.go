@@ -36,8 +36,6 @@ type Attachment interface {
 	// After the last one it returns io.EOF. A message is valid until the next
 	// call of it or Poll.
 	Next(context.Context) (protocol.Message, error)
-	// Poll is Next for what there is already, nil if that is nothing.
-	Poll() (protocol.Message, error)
 	// Obey handles a frame from the relay. An error ends the stream.
 	Obey(protocol.Message) error
 	// AddGrant adds a verified grant to those of the stream. handle is the relay's
@@ -48,6 +46,13 @@ type Attachment interface {
 	// End ends the attachment. why is nil after Next's io.EOF, and io.EOF if the
 	// relay has closed the stream.
 	End(why error)
+}
+
+// A Poller is an Attachment that says what it has already. That goes to the relay by one
+// write.
+type Poller interface {
+	// Poll is Next for what there is now, nil if that is nothing.
+	Poll() (protocol.Message, error)
 }
 
 // A Reading is a read of a part of a terminal's log.
@@ -162,9 +167,13 @@ func (s *Server) join(ctx context.Context, stream *tunnel.Stream, a Attachment) 
 // write. It ends with io.EOF after EXITED.
 func send(ctx context.Context, stream io.Writer, a Attachment) error {
 	var buf []byte
+	poll := func() (protocol.Message, error) { return nil, nil }
+	if p, ok := a.(Poller); ok {
+		poll = p.Poll
+	}
 	for {
 		m, err := a.Next(ctx)
-		for buf = buf[:0]; m != nil && err == nil; m, err = a.Poll() {
+		for buf = buf[:0]; m != nil && err == nil; m, err = poll() {
 			if buf, err = protocol.Append(buf, m); err != nil || len(buf) >= protocol.MaxStreamWrite/2 {
 				break
 			}

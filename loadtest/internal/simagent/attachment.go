@@ -111,7 +111,7 @@ func (a *attachment) Next(ctx context.Context) (protocol.Message, error) {
 	}
 }
 
-// Poll implements [terminalstream.Attachment].
+// Poll implements [terminalstream.Poller].
 func (a *attachment) Poll() (protocol.Message, error) {
 	t := a.terminal
 	t.mu.Lock()

@@ -44,7 +44,7 @@ func (a *Attachment) Next(ctx context.Context) (protocol.Message, error) {
 	}
 }
 
-// Poll returns the next message, or nil when there is none now.
+// Poll implements [terminalstream.Poller].
 func (a *Attachment) Poll() (protocol.Message, error) {
 	m, wanted, err := a.Take(display.WishNone, nil)
 	for wanted != display.WishNone {
