@@ -2,7 +2,7 @@ package scenario
 
 // All returns every scenario in the order of the table.
 func All() []*Scenario {
-	return []*Scenario{fanout, highestRate, terminals, joinStorm, slowViewers, failover, outage, reconnectStorm, churn, tunnelThroughput, echo, commands, pageCommands, files, syncing, chat, soak}
+	return []*Scenario{fanout, highestRate, terminals, joinStorm, slowViewers, failover, outage, reconnectStorm, churn, tunnelThroughput, echo, flood, commands, pageCommands, files, syncing, chat, soak}
 }
 
 // Find returns the scenario of that name, nil if there is none.

@@ -6,6 +6,8 @@
 //
 //	go SEED CHUNK RATE BURST START_MICROS CHUNKS
 //	               write the stream of package pattern
+//	flood SEED BYTES
+//	               write a flood of package pattern, as fast as it is taken
 //	replay FILE [TIMING]
 //	               write a recorded terminal: an asciicast, or what script(1)
 //	               wrote with its timing
@@ -254,6 +256,12 @@ func (m *Machine) obey(ctx context.Context, order string) error {
 			return err
 		}
 		return m.stream(ctx, s)
+	case "flood":
+		f, err := pattern.ParseFlood(order)
+		if err != nil {
+			return err
+		}
+		return m.flood(ctx, f)
 	case "replay":
 		if len(fields) < 2 || len(fields) > 3 {
 			return fmt.Errorf("want: replay FILE [TIMING]")

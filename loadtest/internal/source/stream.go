@@ -48,6 +48,20 @@ func (m *Machine) stream(ctx context.Context, s pattern.Spec) error {
 	return nil
 }
 
+// flood writes f.
+func (m *Machine) flood(ctx context.Context, f pattern.Flood) error {
+	r := f.Reader()
+	for p := r.Next(); len(p) > 0; p = r.Next() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if _, err := m.out.Write(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // nearBy is how long before its time a timer is too coarse for what is due: Go's
 // may be late by a millisecond.
 const nearBy = 2 * time.Millisecond
