@@ -19,6 +19,9 @@ const (
 	// forkFrom is from how many bytes on a copy of the other screen costs less
 	// than to parse them.
 	forkFrom = 32 << 10
+	// maxUnseen is after how many bytes of output at most the screen is looked at
+	// for secrets, where there are any.
+	maxUnseen = 4 << 10
 )
 
 // A Display owns a terminal's screen. It alone writes output to the transcript,
@@ -121,6 +124,17 @@ func (d *Display) Fork() *screen.Screen { return d.screen().Fork() }
 // is to be seen of it to the transcript. It appends the answers to its queries to
 // answers, and reports whether p was more than such queries.
 func (d *Display) Write(answers, p []byte, end bool) (a []byte, printed bool) {
+	for d.raw != nil && len(p) > maxUnseen {
+		var some bool
+		answers, some = d.write(answers, p[:maxUnseen], false)
+		p, printed = p[maxUnseen:], printed || some
+	}
+	answers, some := d.write(answers, p, end)
+	return answers, printed || some
+}
+
+// write is Write for output after which the screen is looked at.
+func (d *Display) write(answers, p []byte, end bool) (a []byte, printed bool) {
 	d.out, answers = d.first().Write(d.out[:0], answers, p)
 	if end {
 		d.out = d.first().Flush(d.out)

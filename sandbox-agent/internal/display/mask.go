@@ -26,7 +26,7 @@ func (d *Display) masked(out []byte, end bool) []byte {
 	s := d.front
 	d.buf = s.stream.Write(append(d.buf[:0], s.loose...), out)
 	s.loose = s.loose[:0]
-	if d.same && !end && !s.holdsBack() && bytes.Equal(d.buf, out) && !breaksOff(out) {
+	if d.same && !d.due && !end && !s.holdsBack() && bytes.Equal(d.buf, out) && !breaksOff(out) {
 		return d.unmasked(out)
 	}
 	d.differs()

@@ -60,6 +60,7 @@ func launch(l Launch, start func(*exec.Cmd) error) (Device, Child, error) {
 type master struct {
 	file *os.File
 	raw  syscall.RawConn
+	in   joiner
 }
 
 // newMaster takes over f, which [creack.Open] may leave in blocking mode. Then
@@ -78,18 +79,26 @@ func newMaster(f *os.File) (*master, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &master{file, raw}, nil
+	m := &master{file: file, raw: raw}
+	m.in.await = func(p []byte) (int, error) { return m.read(p, true) }
+	m.in.more = func(p []byte) (int, error) { return m.read(p, false) }
+	return m, nil
 }
 
-// Read returns io.EOF for EIO, by which Linux reports that no process has the
-// other side open.
+// Read joins what comes within a moment, under load.
 func (m *master) Read(p []byte) (n int, err error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
+	return m.in.Read(p)
+}
+
+// read reads once, and perhaps waits until there is something. It returns io.EOF
+// for EIO, by which Linux reports that no process has the other side open.
+func (m *master) read(p []byte, wait bool) (n int, err error) {
 	waited := m.raw.Read(func(fd uintptr) bool {
 		n, err = quiet.Read(fd, p)
-		return !errors.Is(err, unix.EAGAIN)
+		return !wait || !errors.Is(err, unix.EAGAIN)
 	})
 	hops.Pass(hops.TerminalOut)
 	switch {
@@ -102,6 +111,7 @@ func (m *master) Read(p []byte) (n int, err error) {
 }
 
 func (m *master) Offer(p []byte) (n int, err error) {
+	m.in.typed.Store(true) // before its echo is there
 	hops.Pass(hops.TerminalIn)
 	control := m.raw.Control(func(fd uintptr) {
 		for n < len(p) && err == nil {

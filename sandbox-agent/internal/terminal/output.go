@@ -6,11 +6,13 @@ import (
 	"os"
 	"time"
 
+	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/arbiter"
 )
 
-// readBytes is the most output taken at once. Linux hands out 4 KiB.
-const readBytes = 32 << 10
+// readBytes is the most output taken at once, which goes to a relay at once. Linux
+// hands out 4 KiB; a device may join them.
+const readBytes = protocol.MaxStreamWrite
 
 // read moves output from the PTY of p to the log until there is no more. What it
 // takes while p is not in front stays with it until p is.
