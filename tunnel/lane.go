@@ -111,6 +111,9 @@ func (s *Session) settle(l *lane, name protocol.Lane, o opening) {
 		close(l.ready)
 		return
 	}
+	if name == protocol.LaneBulk {
+		l.mux.Grow(s.trip)
+	}
 	close(l.ready)
 	s.running.Go(func() { s.acceptStreams(name, l.mux) })
 	s.mu.Lock()
@@ -119,6 +122,20 @@ func (s *Session) settle(l *lane, name protocol.Lane, o opening) {
 	if over {
 		l.mux.Close()
 	}
+}
+
+// longTrip is taken for the round trip of a path of which nothing is known.
+const longTrip = 100 * time.Millisecond
+
+// trip returns the path's shortest round trip.
+func (s *Session) trip() time.Duration {
+	if timed, ok := s.conn.(carrier.Timed); ok {
+		return timed.Trip()
+	}
+	if rtt := s.RTT(); rtt > 0 {
+		return rtt
+	}
+	return longTrip
 }
 
 // acceptLanes accepts the agent's lanes.

@@ -17,8 +17,8 @@ const refuseTimeout = 5 * time.Second
 
 // How long a reader may read nothing while the window is full. pipedStall is
 // for streams whose reader forwards at somebody else's pace, with a limit of
-// its own: yamux reports only half windows, and at 0.5 KiB/s one is read in
-// that time. They are variables so that a test can lower them.
+// its own: reads are reported by 256 KiB at the most, which take that time at
+// 0.9 KiB/s. They are variables so that a test can lower them.
 var (
 	streamStall = protocol.StreamStall
 	pipedStall  = 5 * time.Minute
@@ -36,6 +36,9 @@ type Stream struct {
 func newStream(s *Session, m *mux.Session, raw *mux.Stream, lane protocol.Lane) *Stream {
 	raw.OnReset(s.wasReset)
 	raw.SetPatience(streamStall)
+	if lane == protocol.LaneBulk {
+		raw.SetBulk()
+	}
 	return &Stream{Stream: raw, session: s, mux: m, lane: lane}
 }
 
@@ -68,8 +71,9 @@ func (s *Stream) Read(p []byte) (int, error) {
 // Lane returns the lane that carries the stream.
 func (s *Stream) Lane() protocol.Lane { return s.lane }
 
-// Write writes p in pieces of at most [protocol.MaxStreamWrite] bytes. Each is
-// one yamux frame, which nothing else on the lane can overtake. If the window
+// Write writes p in pieces of at most [protocol.MaxStreamWrite] bytes, on a bulk
+// lane of four times that while it is fast. Each is one yamux frame, which nothing
+// else on the lane can overtake. If the window
 // is full and the peer reads nothing for [protocol.StreamStall], the stream is
 // reset; a stream that the peer forwards gets longer.
 //

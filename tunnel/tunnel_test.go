@@ -405,7 +405,7 @@ func certificate(t testing.TB) (tls.Certificate, *x509.CertPool) {
 }
 
 // byCarrier runs a benchmark with a stream over each carrier on loopback.
-func byCarrier(b *testing.B, serve func(*tunnel.Incoming, *tunnel.Stream), measure func(*testing.B, *tunnel.Stream)) {
+func byCarrier(b *testing.B, lane protocol.Lane, serve func(*tunnel.Incoming, *tunnel.Stream), measure func(*testing.B, *tunnel.Stream)) {
 	for _, carrier := range []tunnel.Carrier{tunnel.CarrierQUIC, tunnel.CarrierWebSocket} {
 		b.Run(string(carrier), func(b *testing.B) {
 			listener, cfg := listenBoth(b, nil)
@@ -415,7 +415,7 @@ func byCarrier(b *testing.B, serve func(*tunnel.Incoming, *tunnel.Stream), measu
 			relay, err := listener.Accept(within(b))
 			must(b, err)
 			answer(b, agent, serve)
-			stream, _, err := relay.Open(within(b), protocol.LaneTerminal0, protocol.Open{Kind: protocol.StreamTerminal})
+			stream, _, err := relay.Open(within(b), lane, protocol.Open{Kind: protocol.StreamHTTP})
 			must(b, err)
 			measure(b, stream)
 		})
@@ -424,21 +424,29 @@ func byCarrier(b *testing.B, serve func(*tunnel.Incoming, *tunnel.Stream), measu
 
 // BenchmarkEcho times 16 bytes there and back through a terminal stream.
 func BenchmarkEcho(b *testing.B) {
-	byCarrier(b, echo, func(b *testing.B, stream *tunnel.Stream) {
+	byCarrier(b, protocol.LaneTerminal0, echo, func(b *testing.B, stream *tunnel.Stream) {
 		for b.Loop() {
 			must(b, pingPong(stream))
 		}
 	})
 }
 
-// BenchmarkThroughput moves bytes one way through a stream.
+// BenchmarkThroughput moves bytes one way through a stream, as a terminal does and
+// as a download does.
 func BenchmarkThroughput(b *testing.B) {
-	byCarrier(b, func(_ *tunnel.Incoming, s *tunnel.Stream) { io.Copy(io.Discard, s) }, func(b *testing.B, stream *tunnel.Stream) {
-		data := make([]byte, protocol.MaxStreamWrite)
-		b.SetBytes(int64(len(data)))
-		for b.Loop() {
-			_, err := stream.Write(data)
-			must(b, err)
-		}
-	})
+	for _, c := range []struct {
+		lane  protocol.Lane
+		piece int
+	}{{protocol.LaneTerminal0, protocol.MaxStreamWrite}, {protocol.LaneBulk, 128 << 10}} {
+		b.Run(string(c.lane), func(b *testing.B) {
+			byCarrier(b, c.lane, func(_ *tunnel.Incoming, s *tunnel.Stream) { tunnel.Copy(io.Discard, s) }, func(b *testing.B, stream *tunnel.Stream) {
+				data := make([]byte, c.piece)
+				b.SetBytes(int64(len(data)))
+				for b.Loop() {
+					_, err := stream.Write(data)
+					must(b, err)
+				}
+			})
+		})
+	}
 }

@@ -55,6 +55,11 @@ type Joiner interface {
 	Join(secret []byte)
 }
 
+// A Timed is a Conn that knows the shortest round trip of its path.
+type Timed interface {
+	Trip() time.Duration
+}
+
 // A Parting is a Conn that can open a stream with loss recovery of its own, so
 // that losses on it delay no other. If that fails it opens an ordinary stream.
 type Parting interface {

@@ -37,25 +37,38 @@ type flows struct {
 	unread  int // in all streams
 	unacked int // streams of ours that ended without an ACK
 	stray   int // remaining budget for frames of ended streams, in bytes
+
+	first    int     // window of a new stream
+	growth   growth  // of windows; zero: none
+	granting []grant // that the peer must be told of
+	telling  bool    // somebody tells
 }
 
 // A flow is the state of one stream.
 type flow struct {
+	id uint32 // static
+
 	// Guarded by flows.mu.
 	stream  *Stream // nil until taken
-	sent    int64   // bytes to the peer
-	granted int64   // bytes beyond the first window that the peer has granted
-	unread  int     // bytes from the peer that are unread
-	acked   bool    // the peer knows the stream
-	finIn   bool    // the peer has ended its output
-	finOut  bool    // this end has ended its output
-	abort   bool    // this end closes it with RST, so that it isn't taken for complete
-	over    bool    // removed from open
-	dropped bool    // no longer read here
+	window  window
+	sent    int64 // bytes to the peer
+	granted int64 // bytes beyond the first window that the peer has granted
+	unread  int   // bytes from the peer that are unread
+	acked   bool  // the peer knows the stream
+	finIn   bool  // the peer has ended its output
+	finOut  bool  // this end has ended its output
+	abort   bool  // this end closes it with RST, so that it isn't taken for complete
+	over    bool  // removed from open
+	dropped bool  // no longer read here
 }
 
 func newFlows(peer parity) *flows {
-	return &flows{ours: 1 - peer, open: map[uint32]*flow{}, stray: firstStray}
+	return &flows{ours: 1 - peer, open: map[uint32]*flow{}, stray: firstStray, first: Window}
+}
+
+// begin notes a new stream. The caller holds mu.
+func (f *flows) begin(id uint32, acked bool) {
+	f.open[id] = &flow{id: id, acked: acked, window: window{size: f.first, credit: firstWindow}}
 }
 
 // A frame is a parsed frame header.
@@ -82,7 +95,7 @@ func (f *flows) in(fr frame) (spill *Stream, bad *Objection) {
 		if f.open[fr.stream] != nil {
 			return nil, object(ReasonStreamID, "opened stream %d, which is open", fr.stream)
 		}
-		f.open[fr.stream] = &flow{acked: true}
+		f.begin(fr.stream, true)
 	}
 	one := f.open[fr.stream]
 	if one == nil {
@@ -134,7 +147,10 @@ func (f *flows) astray(fr frame) *Objection {
 func (f *flows) arrived(one *flow, n int) (spill *Stream, bad *Objection) {
 	one.unread += n
 	f.unread += n
+	one.window.credit -= n
 	switch {
+	case one.unread > max(one.window.size, Window):
+		return nil, object(ReasonWindow, "sent %d bytes into a window of %d", one.unread, one.window.size)
 	case f.unread > hardUnread:
 		return nil, object(ReasonUnread, "sent %d bytes that nobody has read yet", f.unread)
 	case f.unread > maxUnread && one.unread > Window/2 && !one.abort:
@@ -150,14 +166,19 @@ func (f *flows) out(header []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if fr.flags&flagSYN != 0 {
-		f.open[fr.stream] = &flow{}
+		f.begin(fr.stream, false)
 	}
 	one := f.open[fr.stream]
 	if one == nil {
+		if !fr.data { // it has no window any more
+			binary.BigEndian.PutUint32(header[8:], 0)
+		}
 		return
 	}
 	if fr.data {
 		one.sent += int64(fr.length)
+	} else {
+		f.trim(one, header, fr.length)
 	}
 	if fr.flags&flagFIN != 0 && one.abort {
 		fr.flags = fr.flags&^flagFIN | flagRST
@@ -169,7 +190,7 @@ func (f *flows) out(header []byte) {
 	switch {
 	case fr.flags&flagRST != 0:
 		one.dropped = true
-		_ = f.end(fr.stream, one, strayReset) // the next incoming frame reports the objection
+		_ = f.end(fr.stream, one, max(strayReset, one.window.size)) // the next incoming frame reports the objection
 	case one.finIn && one.finOut:
 		_ = f.end(fr.stream, one, strayClosed)
 	}
@@ -179,6 +200,7 @@ func (f *flows) out(header []byte) {
 func (f *flows) end(id uint32, one *flow, stray int) *Objection {
 	delete(f.open, id)
 	one.over = true
+	f.growth.sum -= one.window.grown
 	f.release(one)
 	f.stray = min(f.stray+stray+4*frameCost, maxUnread)
 	if id&1 == uint32(f.ours) && !one.acked {
@@ -201,13 +223,14 @@ func (f *flows) take(id uint32, s *Stream) *flow {
 	return one
 }
 
-// read counts bytes read.
-func (f *flows) read(one *flow, n int) {
+// read counts bytes read. It reports whether somebody must tell the peer, see grants.
+func (f *flows) read(one *flow, n int) (tell bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n = min(n, one.unread)
 	one.unread -= n
 	f.unread -= n
+	return f.report(one, n)
 }
 
 // wake interrupts waiting reads and writes, as nothing more comes.

@@ -79,14 +79,15 @@ type guard struct {
 	smalls  int    // small frames since the last pause
 	fetches uint64 // reads in the middle of a frame, so far
 
-	// Owned by yamux's sending goroutine.
-	dst io.Writer
-	out []byte // a data frame's header until its body comes
+	sending sync.Mutex // held while whole frames are written to dst
+	dst     io.Writer
+	out     []byte // a data frame's header until its body comes; owned by yamux's sending goroutine
 
-	live  atomic.Pointer[yamux.Session] // for the number of its streams; nil until it runs
-	flows *flows
-	over  chan struct{} // closed by Close
-	dry   chan struct{} // closed at the end of the carrier's data
+	live     atomic.Pointer[yamux.Session] // for the number of its streams; nil until it runs
+	flows    *flows
+	patience time.Duration // static: how long the carrier may take nothing
+	over     chan struct{} // closed by Close
+	dry      chan struct{} // closed at the end of the carrier's data
 
 	drying  atomic.Bool   // dry is being closed
 	waits   atomic.Uint64 // number of the fetch that waits in the middle of a frame, 0 if none
@@ -105,7 +106,7 @@ func newGuard(conn io.ReadWriteCloser, peer parity) *guard {
 		opens:  rate.NewLimiter(opensPerSecond, openBurst),
 		resets: rate.NewLimiter(rate.Limit(resetsPerSecond), resetBurst),
 		small:  rate.NewLimiter(smallPerSecond, smallBurst),
-		flows:  newFlows(peer), over: make(chan struct{}), dry: make(chan struct{}),
+		flows:  newFlows(peer), patience: WriteTimeout, over: make(chan struct{}), dry: make(chan struct{}),
 	}
 }
 
@@ -122,16 +123,31 @@ func (g *guard) Write(p []byte) (int, error) {
 		g.out = append(g.out, p...)
 		return len(p), nil
 	}
-	if len(g.out) == 0 {
-		return g.dst.Write(p)
+	header, body := p, []byte(nil)
+	if len(g.out) > 0 {
+		header, body = g.out, p
+		if len(body) <= minPiece {
+			g.out = append(g.out, body...)
+			header, body = g.out, nil
+		}
+		defer func() { g.out = g.out[:0] }()
 	}
-	g.out = append(g.out, p...)
-	_, err := g.dst.Write(g.out)
-	g.out = g.out[:0]
-	if err != nil {
+	if err := g.send(header, body); err != nil {
 		return 0, err
 	}
 	return len(p), nil
+}
+
+// send writes whole frames. A long body isn't copied behind its header: that is in
+// another packet then, at the worst.
+func (g *guard) send(frames, body []byte) error {
+	g.sending.Lock()
+	defer g.sending.Unlock()
+	_, err := g.dst.Write(frames)
+	if err == nil && len(body) > 0 {
+		_, err = g.dst.Write(body)
+	}
+	return err
 }
 
 // Read implements io.Reader for yamux. It returns no bad header.
@@ -348,11 +364,18 @@ func (w *wire) Write(p []byte) (int, error) {
 		if p[1] == typeData {
 			w.body = int(binary.BigEndian.Uint32(p[8:]))
 		}
-		w.flows.out(p)
+		if w.flows.out(p); isIdle(p) {
+			return len(p), nil
+		}
 	}
 	n, err := w.guard.Write(p)
 	if err != nil {
 		w.shut()
 	}
 	return n, err
+}
+
+// isIdle reports whether a header says nothing.
+func isIdle(header []byte) bool {
+	return header[1] == typeWindow && binary.BigEndian.Uint16(header[2:]) == 0 && binary.BigEndian.Uint32(header[8:]) == 0
 }

@@ -11,10 +11,6 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 )
 
-// maxPiece bounds one data frame in bytes. Nothing else in the session can
-// overtake a frame.
-const maxPiece = protocol.MaxStreamWrite
-
 var (
 	// ErrStalled is returned to a writer whose reader took nothing for too long.
 	// The stream is reset.
@@ -49,13 +45,14 @@ type Stream struct {
 	mu       sync.Mutex
 	deadline time.Time // of writes
 	patience time.Duration
+	piecing  piecing
 	onReset  func(ResetReason)
 	closed   bool
 	stuck    bool // a write failed with ErrStuck
 }
 
 func (s *Session) stream(raw *yamux.Stream) *Stream {
-	one := &Stream{raw: raw, session: s, patience: protocol.StreamStall}
+	one := &Stream{raw: raw, session: s, patience: protocol.StreamStall, piecing: newPiecing()}
 	one.flow = s.guard.flows.take(raw.StreamID(), one)
 	return one
 }
@@ -66,6 +63,14 @@ func (s *Stream) SetPatience(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.patience = d
+}
+
+// SetBulk says that the stream's session carries nothing that must not wait for
+// some milliseconds, so that a fast peer gets larger frames.
+func (s *Stream) SetBulk() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.piecing.bulk = true
 }
 
 // OnReset has f called when this end resets the stream. It must not block.
@@ -81,8 +86,8 @@ func (s *Stream) Read(p []byte) (int, error) {
 	if errors.Is(err, yamux.ErrTimeout) && s.session.ending() {
 		n, err = s.raw.Read(p) // returns how the stream ended
 	}
-	if n > 0 {
-		s.session.guard.flows.read(s.flow, n)
+	if n > 0 && s.session.guard.flows.read(s.flow, n) {
+		go s.session.guard.tell() // ends when all is told, or with the carrier
 	}
 	return n, stuck(err)
 }
@@ -104,12 +109,29 @@ func stuck(err error) error {
 // then more than written may arrive.
 func (s *Stream) Write(p []byte) (written int, err error) {
 	for len(p) > 0 && err == nil {
+		piece := p[:min(len(p), s.piece())]
+		began := time.Now()
 		var n int
-		n, err = s.writePiece(p[:min(len(p), maxPiece)])
+		n, err = s.writePiece(piece)
+		s.took(n, time.Since(began))
 		written += n
 		p = p[n:]
 	}
 	return written, err
+}
+
+// piece returns the size of the next data frame.
+func (s *Stream) piece() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.piecing.size
+}
+
+// took notes how long a data frame took.
+func (s *Stream) took(n int, d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.piecing.took(n, d)
 }
 
 func (s *Stream) writePiece(p []byte) (written int, err error) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -24,6 +25,10 @@ const (
 	mostAtOnce = 64 << 10
 	// controlBytes is room for the control messages of what it hands over.
 	controlBytes = 128
+	// yieldAfter is how many datagrams are handed on in a row before others may run.
+	// quic-go drops what comes for a connection beyond 256 packets that it hasn't
+	// processed, and on one processor it processes none while this goroutine reads.
+	yieldAfter = 64
 )
 
 // datagrams is a UDP socket from which a burst of one sender is read at once (UDP
@@ -35,10 +40,12 @@ type datagrams struct {
 
 	// Owned by the one goroutine of quic-go that reads.
 	in     *burst // what isn't handed on yet; nil: nothing
+	row    int    // datagrams handed on since others could run
 	failed error
 	last   *net.UDPAddr // the latest sender
 
 	sends sync.Pool // of *sending
+	joins *joining  // static; nil: each burst is sent as it is
 }
 
 func newDatagrams(conn *net.UDPConn) (*datagrams, error) {
@@ -137,6 +144,7 @@ func (d *datagrams) ReadBatch(messages []ipv4.Message, _ int) (int, error) {
 		m.Addr, m.Flags = from, 0
 		n++
 	}
+	d.row += n
 	if len(d.in.rest) == 0 {
 		bursts.Put(d.in)
 		d.in = nil
@@ -146,6 +154,10 @@ func (d *datagrams) ReadBatch(messages []ipv4.Message, _ int) (int, error) {
 
 // await waits for a burst.
 func (d *datagrams) await() error {
+	if d.row >= yieldAfter {
+		d.row = 0
+		runtime.Gosched()
+	}
 	if err := d.raw.Read(d.receive); err != nil {
 		return err
 	}
@@ -161,6 +173,7 @@ func (d *datagrams) receive(fd uintptr) bool {
 	b := bursts.Get().(*burst)
 	if d.failed = b.receive(fd); d.failed != nil {
 		bursts.Put(b)
+		d.row = 0
 		return !errors.Is(d.failed, unix.EAGAIN)
 	}
 	d.in = b
@@ -213,8 +226,19 @@ func (s *sending) try(fd uintptr) bool {
 	return !errors.Is(s.failed, unix.EAGAIN)
 }
 
+// join has bursts joined from now on: all are of one connection.
+func (d *datagrams) join() { d.joins = &joining{d: d} }
+
 // WriteMsgUDP implements quic.OOBCapablePacketConn.
 func (d *datagrams) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {
+	if d.joins != nil && addr != nil {
+		return d.joins.write(b, oob, addr)
+	}
+	return d.send(b, oob, addr)
+}
+
+// send sends at once.
+func (d *datagrams) send(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {
 	if len(b) == 0 || addr == nil || addr.Zone != "" { // rare: the zone must be looked up
 		return d.UDPConn.WriteMsgUDP(b, oob, addr)
 	}

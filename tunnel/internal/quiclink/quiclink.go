@@ -115,6 +115,7 @@ func (d *dialer) dial(ctx context.Context, alpn string, keepAlive time.Duration)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("quiclink: %w", err), socket.Close())
 	}
+	repeating.join()
 	transport := &quic.Transport{Conn: repeating}
 	options := config()
 	options.KeepAlivePeriod = keepAlive

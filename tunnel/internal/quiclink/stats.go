@@ -1,6 +1,8 @@
 package quiclink
 
 import (
+	"time"
+
 	"github.com/quic-go/quic-go"
 
 	"github.com/fairlead/fairlead/tunnel/internal/carrier"
@@ -23,3 +25,6 @@ func (l *link) Stats() carrier.Stats {
 	}
 	return all
 }
+
+// Trip implements carrier.Timed.
+func (l *link) Trip() time.Duration { return l.conn.ConnectionStats().MinRTT }
