@@ -18,8 +18,11 @@ type call struct {
 	request *Request
 	out     *pacedWriter
 	began   time.Time
-	later   *later // the body, where it isn't passed on at once
+	rest    rest // the body, where it isn't passed on at once; nil: it is
 }
+
+// A rest is what [httputil.ReverseProxy] leaves of an answer.
+type rest interface{ pass(out *pacedWriter) }
 
 type callKey struct{}
 

@@ -2,6 +2,7 @@ package reverseproxy
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http/httptrace"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel"
 )
 
 // An idle stream is closed after idleStream, or earlier if there are
@@ -39,6 +41,9 @@ func (k *kept) Close() error {
 	k.idler.use(k)
 	return k.Conn.Close()
 }
+
+// ReadFrom implements [io.ReaderFrom]: the transport copies bodies by it.
+func (k *kept) ReadFrom(r io.Reader) (int64, error) { return tunnel.Copy(k.Conn, r) }
 
 // use notes that a stream is in use.
 func (i *idler) use(k *kept) {

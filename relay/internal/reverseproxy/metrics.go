@@ -30,6 +30,7 @@ const (
 	cutExpired = "expired"
 	cutRevoked = "revoked"
 	cutClosing = "closing"
+	cutStalled = "stalled" // the client sent nothing of the body for too long, or too little
 )
 
 // metrics count requests.
@@ -43,7 +44,7 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		cut: instrument.Counters("fairlead_passages_cut_total",
-			"Requests to sandboxes and streams of events that the relay ended, by reason.", "reason", cutExpired, cutRevoked, cutClosing),
+			"Requests to sandboxes and streams of events that the relay ended, by reason.", "reason", cutExpired, cutRevoked, cutClosing, cutStalled),
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "fairlead_passage_bytes_total",
 			Help: "Bytes of bodies to sandboxes (up) and from them (down), by what the requests are to. What follows an upgrade isn't counted.",
@@ -69,6 +70,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 // A tally counts the traffic of one Proxy.
 type tally struct {
 	up, down prometheus.Counter
+	stalled  prometheus.Counter
 	seconds  prometheus.Observer
 	answers  *prometheus.CounterVec // by outcome
 }
@@ -79,6 +81,7 @@ func (m *metrics) tally(what string) tally {
 	}
 	return tally{
 		up: m.bytes.WithLabelValues(what, "up"), down: m.bytes.WithLabelValues(what, "down"),
+		stalled: m.cut.WithLabelValues(cutStalled),
 		seconds: m.seconds.WithLabelValues(what), answers: m.answers.MustCurryWith(prometheus.Labels{"what": what}),
 	}
 }

@@ -208,7 +208,9 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	case errors.Is(err, io.EOF):
 		b.ended.Store(true)
 	case open && errors.Is(err, os.ErrDeadlineExceeded):
-		b.stalled.Store(true)
+		if b.stalled.CompareAndSwap(false, true) {
+			b.tally.stalled.Inc()
+		}
 		err = errStalled
 	}
 	return n, err

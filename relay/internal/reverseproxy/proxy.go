@@ -104,20 +104,20 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, session *tunnel.Se
 	out, r := p.enter(ctx, w, r)
 	defer out.leave()
 	defer context.AfterFunc(out.ctx, out.abort)()
-	if later := p.forward(r, &call{session: session, token: token, request: request, out: out, began: began}); later != nil {
-		later.pass(out)
+	if rest := p.forward(r, &call{session: session, token: token, request: request, out: out, began: began}); rest != nil {
+		rest.pass(out)
 	}
 	out.finish()
 }
 
 // forward has r answered. It returns what is left to pass on, if anything is.
-func (p *Proxy) forward(r *http.Request, c *call) *later {
+func (p *Proxy) forward(r *http.Request, c *call) rest {
 	ctx := context.WithValue(c.out.ctx, callKey{}, c)
 	if !p.opts.Events || !isBare(r) { // otherwise its stream is never idle
 		ctx = p.idle.watched(ctx)
 	}
 	p.reverse.ServeHTTP(c.out, r.WithContext(ctx))
-	return c.later
+	return c.rest
 }
 
 // Refuse answers r with err, instead of Serve.
@@ -213,8 +213,12 @@ func (p *Proxy) modify(resp *http.Response) error {
 	p.tally.answered(resp.StatusCode, c.began)
 	raw, ok := resp.Body.(*directBody)
 	p.opts.Response(resp)
-	if ok { // the request has no body, which would have to be read meanwhile
-		c.later = postpone(resp, raw)
+	switch { // the request has no body, which would have to be read meanwhile
+	case ok:
+		c.rest = postpone(resp, raw)
+	case isBare(resp.Request) && resp.ContentLength >= bulkBytes && resp.Body != http.NoBody:
+		c.rest = &bulk{resp.Body}
+		resp.Body = http.NoBody
 	}
 	return nil
 }
