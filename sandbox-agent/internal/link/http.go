@@ -309,6 +309,9 @@ type closeNoter struct {
 	closed chan struct{}
 }
 
+// ReadFrom implements [io.ReaderFrom]: net/http copies files by it.
+func (c *closeNoter) ReadFrom(r io.Reader) (int64, error) { return tunnel.Copy(c.Conn, r) }
+
 func (c *closeNoter) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() { close(c.closed) })

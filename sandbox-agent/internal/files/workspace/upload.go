@@ -71,9 +71,9 @@ func (u *upload) extend(f *os.File, offset int64, body io.Reader, sum *Checksum)
 		return err
 	}
 	room := u.state.Size - offset
-	w := io.Writer(f)
+	w := io.Writer(&early{f: f, at: offset})
 	if sum != nil {
-		w = io.MultiWriter(f, sum.Hash)
+		w = io.MultiWriter(w, sum.Hash)
 	}
 	n, err := copyTo(w, io.LimitReader(body, room+1))
 	switch {

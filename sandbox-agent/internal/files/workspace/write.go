@@ -77,7 +77,7 @@ func (w *writer) foresee(clean string, o WriteOptions) error {
 
 // fill copies content to f, which is empty, and to the disk.
 func fill(f *os.File, content io.Reader, limit int64) error {
-	n, err := copyTo(f, io.LimitReader(content, limit+1))
+	n, err := copyTo(&early{f: f}, io.LimitReader(content, limit+1))
 	if err != nil {
 		return err
 	}
