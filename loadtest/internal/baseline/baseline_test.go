@@ -3,6 +3,8 @@ package baseline
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net/http"
 	"os"
@@ -179,11 +181,15 @@ func TestWriteLoop(t *testing.T) {
 // What is put is what is got, and names stay in their directory.
 func TestDisk(t *testing.T) {
 	ctx, s := start(t)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(s.CA())
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}}
+	defer client.CloseIdleConnections()
 	do := func(method, url, body string) (int, string) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 		must(t, err)
-		resp, err := http.DefaultClient.Do(req)
+		resp, err := client.Do(req)
 		must(t, err)
 		defer resp.Body.Close()
 		data, err := io.ReadAll(resp.Body)
@@ -194,15 +200,17 @@ func TestDisk(t *testing.T) {
 		t.Errorf("command: status %d", status)
 	}
 	do(http.MethodPut, s.FilesURL()+"/.a-file", "content")
-	if status, got := do(http.MethodGet, s.FilesURL()+"/.a-file", ""); status != http.StatusOK || got != "content" {
-		t.Errorf("status %d, %q", status, got)
+	for _, files := range []string{s.FilesURL(), s.PlainFilesURL()} {
+		if status, got := do(http.MethodGet, files+"/.a-file", ""); status != http.StatusOK || got != "content" {
+			t.Errorf("%s: status %d, %q", files, status, got)
+		}
 	}
 	for _, name := range []string{"%2e%2e%2fledger", "none"} {
 		if status, _ := do(http.MethodGet, s.FilesURL()+"/"+name, ""); status == http.StatusOK {
 			t.Errorf("%s was served", name)
 		}
 	}
-	if resp, err := http.Get(strings.Replace(s.FilesURL(), "/files", "x/files", 1) + "/a-file"); err != nil || resp.StatusCode != http.StatusNotFound {
+	if resp, err := client.Get(strings.Replace(s.FilesURL(), "/files", "x/files", 1) + "/a-file"); err != nil || resp.StatusCode != http.StatusNotFound {
 		t.Errorf("without the secret: %v", err)
 	}
 }

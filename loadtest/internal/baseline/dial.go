@@ -98,7 +98,17 @@ func (s *Server) DialTunnel(ctx context.Context, via string, carrier tunnel.Carr
 // Send sends on several streams at once for the time of d, spread over the
 // lanes as terminals are.
 func (t *Tunnel) Send(ctx context.Context, streams int, d time.Duration) (Transfer, error) {
-	want, err := json.Marshal(tunnelStreams{t.session.Hello().SandboxID, streams})
+	return t.send(ctx, tunnelStreams{Streams: streams}, d)
+}
+
+// SendBulk sends on one stream for the time of d, as a download does.
+func (t *Tunnel) SendBulk(ctx context.Context, d time.Duration) (Transfer, error) {
+	return t.send(ctx, tunnelStreams{Streams: 1, Bulk: true}, d)
+}
+
+func (t *Tunnel) send(ctx context.Context, open tunnelStreams, d time.Duration) (Transfer, error) {
+	open.Sandbox = t.session.Hello().SandboxID
+	want, err := json.Marshal(open)
 	if err != nil {
 		return Transfer{}, err
 	}
@@ -107,7 +117,7 @@ func (t *Tunnel) Send(ctx context.Context, streams int, d time.Duration) (Transf
 		var opened int
 		asked <- t.server.post(ctx, "/tunnel", want, &opened)
 	}()
-	conns, err := t.accept(ctx, streams, d)
+	conns, err := t.accept(ctx, open.Streams, d)
 	if err = errors.Join(err, <-asked); err != nil {
 		return Transfer{}, fmt.Errorf("tunnel: %w", err)
 	}

@@ -77,7 +77,8 @@ func (d *disk) path(w http.ResponseWriter, r *http.Request) (string, bool) {
 	return filepath.Join(d.dir, "files-"+name), true
 }
 
-// put writes a file beside the old one and puts it in its place.
+// put writes a file beside the old one and puts it in its place once it is on the
+// disk.
 func (d *disk) put(w http.ResponseWriter, r *http.Request) {
 	path, ok := d.path(w, r)
 	if !ok {
@@ -86,7 +87,7 @@ func (d *disk) put(w http.ResponseWriter, r *http.Request) {
 	f, err := os.CreateTemp(d.dir, "part-*")
 	if err == nil {
 		_, err = io.Copy(f, io.LimitReader(r.Body, maxFile))
-		err = errors.Join(err, f.Close())
+		err = errors.Join(err, f.Sync(), f.Close())
 		if err == nil {
 			err = os.Rename(f.Name(), path)
 		}

@@ -3,6 +3,7 @@ package baseline
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,11 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	defer listener.Close()
+	sealed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer sealed.Close()
 	sinks, err := listenSinks(ctx)
 	if err != nil {
 		return err
@@ -45,14 +51,23 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	rand.Read(secret)
 	prefix := "/" + hex.EncodeToString(secret)
 	at := sinks.at
-	at.URL = "http://" + listener.Addr().String() + prefix
+	at.URL, at.TLS = "http://"+listener.Addr().String()+prefix, "https://"+sealed.Addr().String()+prefix
 	if err := json.NewEncoder(out).Encode(at); err != nil {
 		return err
 	}
-	server := &http.Server{Handler: http.StripPrefix(prefix, routes(ctx, sinks, disk))}
+	server := &http.Server{
+		Handler:   http.StripPrefix(prefix, routes(ctx, sinks, disk)),
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{sinks.cert}},
+	}
 	stop := context.AfterFunc(ctx, func() { server.Close() })
 	defer stop()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	ended := make(chan error, 2)
+	go func() { ended <- server.Serve(listener) }()          // received below
+	go func() { ended <- server.ServeTLS(sealed, "", "") }() // received below
+	err = <-ended
+	server.Close()
+	<-ended
+	if !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

@@ -39,10 +39,11 @@ const (
 // addresses are what the process says when it is ready, in one line of JSON.
 type addresses struct {
 	URL    string `json:"url"` // http://host:port/secret: it starts programs, so not everybody on the machine may ask
+	TLS    string `json:"tls"` // the same by https
 	TCP    string `json:"tcp"`
 	QUIC   string `json:"quic"`
 	Tunnel string `json:"tunnel"`
-	CA     []byte `json:"ca"` // PEM, of QUIC and the tunnel
+	CA     []byte `json:"ca"` // PEM, of TLS, QUIC and the tunnel
 }
 
 // A Server is a baseline process.
@@ -146,8 +147,13 @@ func (s *Server) ViewerURL() string {
 // is durable.
 func (s *Server) CommandURL() string { return s.at.URL + "/command" }
 
-// FilesURL takes PUT and GET of files by names below it.
-func (s *Server) FilesURL() string { return s.at.URL + "/files" }
+// FilesURL takes PUT and GET of files by names below it, over TLS; a file is on the
+// disk before the answer. PlainFilesURL is the same without TLS.
+func (s *Server) FilesURL() string      { return s.at.TLS + "/files" }
+func (s *Server) PlainFilesURL() string { return s.at.URL + "/files" }
+
+// CA is the authority of the process's certificate, in PEM.
+func (s *Server) CA() []byte { return s.at.CA }
 
 // A Sent says what a call of Send did.
 type Sent struct {

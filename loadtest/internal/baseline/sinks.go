@@ -41,6 +41,7 @@ func rawConfig() *quic.Config {
 // and through a tunnel whose relay end they are.
 type sinks struct {
 	at     addresses
+	cert   tls.Certificate
 	cancel context.CancelFunc
 	tcp    net.Listener
 	raw    *quic.Listener
@@ -64,7 +65,7 @@ func listenSinks(ctx context.Context) (_ *sinks, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.at.CA = ca
+	s.cert, s.at.CA = cert, ca
 	if s.tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return nil, err
 	}
@@ -177,6 +178,7 @@ func (s *sinks) serveTunnel(ctx context.Context) {
 type tunnelStreams struct {
 	Sandbox protocol.SandboxID `json:"sandbox"`
 	Streams int                `json:"streams"`
+	Bulk    bool               `json:"bulk"` // as downloads are, else as terminals
 }
 
 // lanes carry the streams as a relay spreads terminals.
@@ -191,7 +193,11 @@ func (s *sinks) openStreams(ctx context.Context, want tunnelStreams) error {
 		return errors.New("no such tunnel")
 	}
 	for i := range want.Streams {
-		stream, _, err := session.Open(ctx, lanes[i%len(lanes)], protocol.Open{Kind: protocol.StreamTerminal})
+		lane, kind := lanes[i%len(lanes)], protocol.StreamTerminal
+		if want.Bulk {
+			lane, kind = protocol.LaneBulk, protocol.StreamHTTP
+		}
+		stream, _, err := session.Open(ctx, lane, protocol.Open{Kind: kind})
 		if err != nil {
 			return fmt.Errorf("stream %d: %w", i+1, err)
 		}

@@ -88,7 +88,8 @@ func (s *stage) callers(ctx context.Context) (near, bare *generator.Group, err e
 		return near, nil, err
 	}
 	bare, err = s.env.Generators.Start(ctx, calls.Kind, []any{calls.Spec{
-		Command: s.env.Baseline.CommandURL(), Files: s.env.Baseline.FilesURL(), Prefix: "direct_", Seed: s.env.Options.Seed,
+		Command: s.env.Baseline.CommandURL(), Files: s.env.Baseline.FilesURL(), CA: s.env.Baseline.CA(),
+		Prefix: "direct_", Seed: s.env.Options.Seed,
 	}})
 	return near, bare, err
 }

@@ -6,10 +6,13 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/program"
+	"github.com/fairlead/fairlead/loadtest/internal/baseline"
 	"github.com/fairlead/fairlead/loadtest/internal/calls"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/typist"
+	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel"
 )
 
 var files = &Scenario{
@@ -17,13 +20,21 @@ var files = &Scenario{
 	Summary: "files up and down, large and small, beside somebody who types",
 	Long: `Uploads and downloads a large file through the relay, then writes and reads small
 ones at a fixed rate, each timed from when it was due; in turn the same with a
-bare HTTP server that has a directory. Every file that comes back is compared.
-Meanwhile somebody types: echo is while files are moved, echo_alone before.`,
+bare HTTPS server that has a directory and has each file on its disk before it
+answers. Every file that comes back is compared. Meanwhile somebody types: echo is
+while files are moved, echo_alone before.
+
+A download passes a tunnel and then a relay's HTTP. What it could do is what a
+tunnel alone and HTTP without TLS do one after the other, 1/(1/tunnel + 1/HTTP),
+both measured in the same block: download_of_serial is the part of that.`,
 	Example: `loadtest run files --local
-loadtest run files --local --bytes 268435456 --slo 'upload_throughput>50MB' --slo 'echo_p99<100ms'`,
+loadtest run files --local --bytes 536870912 --slo 'download_throughput_ratio>=0.5' --slo 'echo_p99<100ms'`,
 	Metrics: append([]measure.Metric{
 		{Name: "upload_throughput", Unit: "B/s", Headline: true, Baseline: "direct_upload_throughput", Help: "one large file, until it is answered"},
 		{Name: "download_throughput", Unit: "B/s", Headline: true, Baseline: "direct_download_throughput", Help: "one large file, until its last byte"},
+		{Name: "download_of_serial", Headline: true, Help: "of what a tunnel alone and HTTP alone do one after the other"},
+		{Name: "tunnel_throughput", Unit: "B/s", Help: "one stream of a tunnel, as a download's, sandbox to relay"},
+		{Name: "http_throughput", Unit: "B/s", Help: "the large file from a bare HTTP server without TLS"},
 		{Name: "small_upload", Kind: measure.KindLatency, Headline: true, Baseline: "direct_small_upload", Help: "a small file, from when it was due to the answer"},
 		{Name: "small_download", Kind: measure.KindLatency, Headline: true, Baseline: "direct_small_download", Help: "a small file, from when it was due to its last byte"},
 		{Name: "echo", Kind: measure.KindLatency, Baseline: "echo_alone", Help: "keystroke to echo while files are moved"},
@@ -50,6 +61,8 @@ const (
 	maxLarge = 1 << 30
 	// filesKeys is how many keys a second are typed while files are moved.
 	filesKeys = 20
+	// tunnelTime is how long a tunnel is measured in each block.
+	tunnelTime = 2 * time.Second
 )
 
 type filesOptions struct{ large, small int }
@@ -59,6 +72,8 @@ type filing struct {
 	*stage
 	own        *filesOptions
 	near, bare *generator.Group
+	plain      *generator.Group // of the bare server without TLS; nil as bare is
+	tunnel     *baseline.Tunnel // nil as well
 	rec        *measure.Recorder
 	busy, idle *typist.Typist // the same person, recorded apart
 }
@@ -69,6 +84,12 @@ func runFiles(ctx context.Context, s *stage) (err error) {
 	f.rec.Process("generator-0")
 	if f.near, f.bare, err = s.callers(ctx); err != nil {
 		return err
+	}
+	if err := f.openParts(ctx); err != nil {
+		return err
+	}
+	if f.tunnel != nil {
+		defer f.tunnel.Close()
 	}
 	t := f.terminal[0]
 	if _, err := t.Ask(ctx, "echo", "echoing"); err != nil {
@@ -83,12 +104,25 @@ func runFiles(ctx context.Context, s *stage) (err error) {
 		if _, err := calls.Ask(ctx, g, calls.OrderUpload, calls.Args{Bytes: f.own.large}); err != nil {
 			return err
 		}
-		if err := g.Begin(ctx, time.Now()); err != nil {
-			return err
-		}
+	}
+	if err := beginAll(ctx, f.bare, f.near, f.plain); err != nil {
+		return err
 	}
 	f.rec.Begin(time.Now())
 	return env.EachBlock(ctx, "files", side{run: f.block})
+}
+
+// openParts opens what measures the two parts of a download's way.
+func (f *filing) openParts(ctx context.Context) (err error) {
+	b := f.env.Baseline
+	if b == nil {
+		return nil
+	}
+	f.plain, err = f.env.Generators.Start(ctx, calls.Kind, []any{calls.Spec{Files: b.PlainFilesURL(), Prefix: "http_", Seed: f.env.Options.Seed}})
+	if err == nil {
+		f.tunnel, err = b.DialTunnel(ctx, "", tunnel.CarrierQUIC, protocol.NewSandboxID())
+	}
+	return err
 }
 
 // block moves files on both sides.
@@ -96,13 +130,41 @@ func (f *filing) block(ctx context.Context, block int) error {
 	if err := f.typed(ctx, "alone", block, f.idle, func(context.Context) error { return nil }); err != nil {
 		return err
 	}
-	return inTurn(ctx, block,
-		side{"direct", []*generator.Group{f.bare}, func(ctx context.Context, block int) error {
+	if err := f.both(ctx, block); err != nil || f.tunnel == nil {
+		return err
+	}
+	var rates []float64
+	for _, name := range []string{"download_throughput", "tunnel_throughput", "http_throughput"} {
+		of := f.env.Out.Blocks(name)
+		rates = append(rates, of[len(of)-1])
+	}
+	f.env.Out.BlockAt("download_of_serial", block, rates[0]*(1/rates[1]+1/rates[2]))
+	return nil
+}
+
+// both moves files on both sides, and measures the parts of a download's way.
+func (f *filing) both(ctx context.Context, block int) error {
+	sides := []side{
+		{"direct", []*generator.Group{f.bare}, func(ctx context.Context, block int) error {
 			return f.move(ctx, f.bare, "direct_", block)
 		}},
-		side{"files", []*generator.Group{f.near}, func(ctx context.Context, block int) error {
+		{"http", []*generator.Group{f.plain}, func(ctx context.Context, block int) error {
+			return f.large(ctx, f.plain, calls.OrderDownload, "http_throughput", block)
+		}},
+		{"files", []*generator.Group{f.near}, func(ctx context.Context, block int) error {
 			return f.typed(ctx, "files", block, f.busy, func(ctx context.Context) error { return f.move(ctx, f.near, "", block) })
+		}},
+	}
+	if f.tunnel != nil {
+		sides = append(sides, side{"tunnel", nil, func(ctx context.Context, block int) error {
+			t, err := f.tunnel.SendBulk(ctx, tunnelTime)
+			if err == nil {
+				f.env.Out.BlockAt("tunnel_throughput", block, t.Rate())
+			}
+			return err
 		}})
+	}
+	return inTurn(ctx, block, sides...)
 }
 
 // typed types until do has returned, and for at least a second.
@@ -126,14 +188,21 @@ func (f *filing) typed(ctx context.Context, phase string, block int, t *typist.T
 	return err
 }
 
+// large moves the large file.
+func (f *filing) large(ctx context.Context, g *generator.Group, order, figure string, block int) error {
+	done, err := calls.Ask(ctx, g, order, calls.Args{Bytes: f.own.large})
+	if err == nil {
+		f.env.Out.BlockAt(figure, block, float64(f.own.large)/done.Took.Seconds())
+	}
+	return err
+}
+
 // move moves the files of one side in a block.
 func (f *filing) move(ctx context.Context, g *generator.Group, prefix string, block int) error {
 	for _, way := range []struct{ order, figure string }{{calls.OrderUpload, "upload_throughput"}, {calls.OrderDownload, "download_throughput"}} {
-		done, err := calls.Ask(ctx, g, way.order, calls.Args{Bytes: f.own.large})
-		if err != nil {
+		if err := f.large(ctx, g, way.order, prefix+way.figure, block); err != nil {
 			return err
 		}
-		f.env.Out.BlockAt(prefix+way.figure, block, float64(f.own.large)/done.Took.Seconds())
 	}
 	_, err := calls.Ask(ctx, g, calls.OrderSmall, calls.Args{Rate: f.env.Options.Rate, Duration: f.env.Options.Duration, Bytes: f.own.small})
 	return err
