@@ -39,8 +39,6 @@ type Options struct {
 	// ReportEvery is how often hooks may report about a terminal in the long run;
 	// default: every 200 ms; less than 0: there is no limit.
 	ReportEvery time.Duration
-	// AckDelay is how long an INPUT_ACK waits for output to go with; 0: not at all.
-	AckDelay time.Duration
 }
 
 // An Arbiter owns who may type into a terminal, what waits to be typed, and what

@@ -24,8 +24,8 @@ const MaxOutbox = 4096
 // leave a dead one behind for a moment.
 const MaxStreams = 16
 
-// newestSearch is how far back a message looks for an earlier one to replace.
-const newestSearch = 32
+// ackSearch is how far back an ack looks for an earlier one to replace.
+const ackSearch = 32
 
 // A Stream is one relay's stream to a terminal: the log from some place on, and
 // the messages that answer what the relay sends. [Stream.Take] is for one
@@ -44,7 +44,6 @@ type Stream struct {
 	cut       bool                // another epoch has begun, which it is to be told
 	outbox    []protocol.Message  // at most MaxOutbox
 	space     [4]protocol.Message // of an outbox that is small, as it is when typing
-	acks      acks
 	present   map[protocol.UserID]int
 	grants    grantlist.List
 	bareSince time.Time         // when they ran out; zero: they haven't
@@ -106,8 +105,8 @@ func (a *Stream) Wake() <-chan struct{} { return a.wake }
 // DATA, RESIZED, KEYFRAME and EXITED come in the order of the log; RESET when
 // the relay was so slow that the log lost its place, or when another epoch has
 // begun. Messages beside the log (LEASED, HELD, AGENT, AGENT_TURN, TOOLS, SHARED,
-// INPUT_REFUSED, RECORDING, those of [Stream.Post]) overtake it, but don't part the
-// pieces of a keyframe. INPUT_ACK comes after output that follows the input closely. A DATA's bytes are valid until the next
+// INPUT_ACK, INPUT_REFUSED, RECORDING, those of [Stream.Post]) overtake it, but
+// don't part the pieces of a keyframe. A DATA's bytes are valid until the next
 // call, a KEYFRAME's for ever. After EXITED Take returns io.EOF, after Close
 // net.ErrClosed, and [ErrNoGrant] when nobody may view the terminal any more;
 // also KindTooMany for a relay that doesn't read.
@@ -132,8 +131,6 @@ func (a *Stream) Take(drawn display.Wish, present *display.Keyframe) (m protocol
 		return a.piece(), display.WishNone, nil
 	case len(a.outbox) > 0:
 		return a.pop(), display.WishNone, nil
-	case len(a.acks.waiting) > 0 && (a.acks.overdue || a.ended):
-		return a.acks.pop(), display.WishNone, nil
 	case a.ended:
 		return nil, display.WishNone, io.EOF
 	}
@@ -142,10 +139,6 @@ func (a *Stream) Take(drawn display.Wish, present *display.Keyframe) (m protocol
 		m, gap, err = a.follow()
 	}
 	if !gap {
-		if m == nil && err == nil {
-			m = a.acks.behind()
-		}
-		a.acks.shown = a.acks.shown || m != nil
 		return m, display.WishNone, err
 	}
 	a.putOff()
@@ -267,7 +260,6 @@ func (a *Stream) end(leave func(*pace.Gate)) {
 	b.Poke()
 	b.o.Transcript.Forget(a.wake)
 	a.fail(net.ErrClosed)
-	a.acks.stop()
 	a.keyframe = nil
 	leave(&b.flow.gate)
 	b.flow.paced(b.stage.front)
@@ -297,6 +289,19 @@ func (a *Stream) post(m protocol.Message) {
 	}
 }
 
+// ack queues the ack of all input of client up to seq. It replaces one that
+// waits. The caller holds mu.
+func (a *Stream) ack(client string, seq uint64) {
+	m := protocol.InputAck{Seq: seq, Client: client}
+	for i := len(a.outbox) - 1; i >= max(0, len(a.outbox)-ackSearch); i-- {
+		if earlier, ok := a.outbox[i].(protocol.InputAck); ok && earlier.Client == client {
+			a.outbox[i] = m
+			return
+		}
+	}
+	a.post(m)
+}
+
 // refuseInput queues the refusal of input. The caller holds Arbiter.mu.
 func (a *Stream) refuseInput(client string, seq uint64, reason protocol.RefusalReason) {
 	a.arbiter.o.Counts.refuse(reason)
@@ -308,7 +313,7 @@ func (a *Stream) notify() { a.wake.raise() }
 // postNewest queues m in place of a message of its type that waits: who is slow
 // needs the newest only. The caller holds mu.
 func (a *Stream) postNewest(m protocol.Message) {
-	for i := len(a.outbox) - 1; i >= max(0, len(a.outbox)-newestSearch); i-- {
+	for i := len(a.outbox) - 1; i >= max(0, len(a.outbox)-ackSearch); i-- {
 		if a.outbox[i].FrameType() != m.FrameType() {
 			continue
 		}

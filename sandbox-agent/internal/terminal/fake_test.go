@@ -216,16 +216,9 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	return newRigWith(t, site{})
-}
-
-// newRigWith is newRig with what at says beside the counts.
-func newRigWith(t *testing.T, at site) *rig {
-	t.Helper()
 	r := &rig{dev: newFakeDevice(), proc: newFakeProcess()}
 	info := protocol.PTYInfo{ID: "pty_1", CreatorID: alice, Cols: 80, Rows: 24}
-	at.counts = &r.counts
-	r.Terminal = newTerminal(session, info, newProgram(r.dev, r.proc), at, slog.New(slog.DiscardHandler))
+	r.Terminal = newTerminal(session, info, newProgram(r.dev, r.proc), site{counts: &r.counts}, slog.New(slog.DiscardHandler))
 	go r.keep(func() {})
 	t.Cleanup(func() {
 		r.kill()
@@ -277,9 +270,9 @@ func (v *viewer) next() protocol.Message {
 // nothing checks that no message waits, but that the holder is idle by now.
 func (v *viewer) nothing() {
 	v.t.Helper()
-	m, err := v.Poll()
+	m, err := v.poll()
 	if l, ok := m.(protocol.Leased); ok && l.Lease.Idle && l.ID == 0 {
-		m, err = v.Poll()
+		m, err = v.poll()
 	}
 	if m != nil || err != nil {
 		v.t.Fatalf("unexpected %#v, %v", m, err)

@@ -14,10 +14,6 @@ import (
 	"github.com/fairlead/fairlead/sandbox-agent/internal/pty"
 )
 
-// ackDelay is how long the ack of input waits for an echo, far less than anybody
-// waits before typing it again.
-const ackDelay = 2 * time.Millisecond
-
 // A ground is what a new terminal stands on.
 type ground struct {
 	// Static.
@@ -60,7 +56,7 @@ func (g *ground) start(l pty.Launch) (t *Terminal, err error) {
 		h.counts.ended.Add(1)
 		g.leave()
 	}
-	at := site{counts: h.counts, launched: l, notice: g.notice, created: p, spill: h.config.Spill, secrets: h.knownSecrets(), rules: arbiter.Options{Revoked: h.config.Revoked, ReportEvery: h.reports, AckDelay: h.acks}}
+	at := site{counts: h.counts, launched: l, notice: g.notice, created: p, spill: h.config.Spill, secrets: h.knownSecrets(), rules: arbiter.Options{Revoked: h.config.Revoked, ReportEvery: h.reports}}
 	if g.lent != nil {
 		at.hidden, at.secrets = g.lent.Hidden, h.secrets.atStart(at.secrets, g.lent.Hidden)
 	}
