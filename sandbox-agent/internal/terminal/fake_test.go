@@ -270,9 +270,9 @@ func (v *viewer) next() protocol.Message {
 // nothing checks that no message waits, but that the holder is idle by now.
 func (v *viewer) nothing() {
 	v.t.Helper()
-	m, err := v.poll()
+	m, err := v.Poll()
 	if l, ok := m.(protocol.Leased); ok && l.Lease.Idle && l.ID == 0 {
-		m, err = v.poll()
+		m, err = v.Poll()
 	}
 	if m != nil || err != nil {
 		v.t.Fatalf("unexpected %#v, %v", m, err)

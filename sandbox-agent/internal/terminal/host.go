@@ -37,7 +37,6 @@ type Host struct {
 	unheed   func()        // stops what pty.HeedSignals began
 	leases   *leaseChanges // nil: nobody is told
 	counts   *counts
-	acks     time.Duration // how long the ack of input waits for its echo; 0 but for real programs
 	reports  time.Duration // how often hooks may report, see [arbiter.Options]; 0 but in tests
 
 	secrets   secrets
@@ -62,7 +61,6 @@ func NewHost(config Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.acks = ackDelay
 	h.accounts.ClearLeftovers(h.log)
 	h.unheed = pty.HeedSignals()
 	pty.KeepDescriptors()

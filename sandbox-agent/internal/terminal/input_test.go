@@ -160,46 +160,6 @@ func TestAcksAreMerged(t *testing.T) {
 	})
 }
 
-// TestAcksGoWithEchoes: an ack follows the output that comes within its delay, and is
-// there after the delay where none comes, or where output never ends.
-func TestAcksGoWithEchoes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRigWith(t, site{rules: arbiter.Options{AckDelay: ackDelay}})
-		v := r.attach(t, nil)
-		term := v.propose(alice).Lease.Term
-		v.typed(term, 1, "a")
-		v.nothing()
-		r.print("a")
-		v.wantData(0, "a")
-		v.wantAck(1)
-
-		began := time.Now()
-		v.typed(term, 2, "b") // without an echo
-		v.nothing()
-		time.Sleep(ackDelay)
-		v.wantAck(2)
-		if late := time.Since(began); late != ackDelay {
-			t.Errorf("it came after %v", late)
-		}
-
-		v.typed(term, 3, "c")
-		v.typed(term, 4, "d")
-		r.print("x")
-		v.wantData(1, "x")
-		r.print("y") // there is always more
-		time.Sleep(ackDelay)
-		synctest.Wait()
-		v.wantAck(4)
-		v.wantData(2, "y")
-
-		v.typed(term, 5, "e")
-		r.proc.exit(0)
-		close(r.dev.output)
-		want[protocol.Exited](v)
-		v.wantAck(5)
-	})
-}
-
 func TestQueuedInputAtTheEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		v := r.attach(t, nil)
