@@ -112,7 +112,7 @@ func (s *Session) settle(l *lane, name protocol.Lane, o opening) {
 		return
 	}
 	if name == protocol.LaneBulk {
-		l.mux.Grow(s.trip)
+		l.mux.Grow(path{s})
 	}
 	close(l.ready)
 	s.running.Go(func() { s.acceptStreams(name, l.mux) })
@@ -127,12 +127,15 @@ func (s *Session) settle(l *lane, name protocol.Lane, o opening) {
 // longTrip is taken for the round trip of a path of which nothing is known.
 const longTrip = 100 * time.Millisecond
 
-// trip returns the path's shortest round trip.
-func (s *Session) trip() time.Duration {
-	if timed, ok := s.conn.(carrier.Timed); ok {
+// A path is a session's as its lanes see it.
+type path struct{ session *Session }
+
+// Trip returns the shortest round trip.
+func (p path) Trip() time.Duration {
+	if timed, ok := p.session.conn.(carrier.Timed); ok {
 		return timed.Trip()
 	}
-	if rtt := s.RTT(); rtt > 0 {
+	if rtt := p.session.RTT(); rtt > 0 {
 		return rtt
 	}
 	return longTrip

@@ -267,3 +267,51 @@ func (f *flows) release(one *flow) {
 		one.unread = 0
 	}
 }
+
+// A grant is credit that the peer isn't told of yet.
+type grant struct {
+	stream uint32
+	bytes  int
+}
+
+// grants returns what is to be told, nil if there is nothing: whoever asked tells no
+// more then.
+func (f *flows) grants() []grant {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := f.granting
+	f.granting = nil
+	f.telling = len(all) > 0
+	return all
+}
+
+// report notes that bytes of a stream were read. It returns whether somebody must
+// tell the peer, see grants. The caller holds mu.
+func (f *flows) report(one *flow, n int) (tell bool) {
+	if one.over || one.finIn {
+		return false // nothing more comes
+	}
+	w := &one.window
+	if w.taken += n; f.growth.most > 0 && w.taken >= w.size && w.isSmall(time.Now(), f.growth.path.Trip()) {
+		f.growth.grow(w)
+	}
+	due := w.due(one.unread)
+	if due < min(w.size/reportPart, reportBytes) {
+		return false
+	}
+	w.credit += due
+	f.granting = append(f.granting, grant{one.id, due})
+	tell = !f.telling
+	f.telling = true
+	return tell
+}
+
+// trim makes the window update that yamux sends one of our windows.
+func (f *flows) trim(one *flow, header []byte, length uint32) {
+	if length == 0 {
+		return
+	}
+	due := max(one.window.due(one.unread), 0)
+	one.window.credit += due
+	binary.BigEndian.PutUint32(header[8:], uint32(due))
+}

@@ -379,3 +379,27 @@ func (w *wire) Write(p []byte) (int, error) {
 func isIdle(header []byte) bool {
 	return header[1] == typeWindow && binary.BigEndian.Uint16(header[2:]) == 0 && binary.BigEndian.Uint32(header[8:]) == 0
 }
+
+// tell tells the peer of grants until there are none. It doesn't hold up whoever
+// reads, and ends with the carrier at the latest.
+func (g *guard) tell() {
+	var frames []byte
+	for {
+		all := g.flows.grants()
+		if len(all) == 0 {
+			return
+		}
+		frames = frames[:0]
+		for _, one := range all {
+			frames = append(frames, 0, typeWindow, 0, 0)
+			frames = binary.BigEndian.AppendUint32(frames, one.stream)
+			frames = binary.BigEndian.AppendUint32(frames, uint32(one.bytes))
+		}
+		stuck := time.AfterFunc(g.patience, func() { g.Close() })
+		err := g.send(frames, nil)
+		stuck.Stop()
+		if err != nil {
+			return // so does everything else that is sent
+		}
+	}
+}

@@ -7,6 +7,11 @@ import (
 	"time"
 )
 
+// A trip is a path's.
+type trip time.Duration
+
+func (t trip) Trip() time.Duration { return time.Duration(t) }
+
 // TestWindowGrows: a window becomes as large as what is read in two round trips,
 // within its bounds, and stays as it is where a larger one would fill a queue only.
 func TestWindowGrows(t *testing.T) {
@@ -24,7 +29,7 @@ func TestWindowGrows(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFlows(clientParity)
-			f.first, f.growth = firstWindow, growth{most: MaxWindow, trip: func() time.Duration { return c.trip }}
+			f.first, f.growth = firstWindow, growth{most: MaxWindow, path: trip(c.trip)}
 			f.in(frame{flags: flagSYN, stream: 1})
 			one := f.take(1, nil)
 			const piece = 16 << 10
@@ -52,7 +57,7 @@ func TestWindowGrows(t *testing.T) {
 // TestGrownWindowsAreBounded: all together they grow only so far.
 func TestGrownWindowsAreBounded(t *testing.T) {
 	f := newFlows(clientParity)
-	f.first, f.growth = firstWindow, growth{most: MaxWindow, trip: func() time.Duration { return time.Hour }}
+	f.first, f.growth = firstWindow, growth{most: MaxWindow, path: trip(time.Hour)}
 	sum := 0
 	for id := uint32(1); id < 200; id += 2 {
 		f.in(frame{flags: flagSYN, stream: id})
@@ -72,8 +77,8 @@ func TestGrownWindowsAreBounded(t *testing.T) {
 // should, at once.
 func TestGrowingSession(t *testing.T) {
 	client, server, _ := pair(t)
-	client.Grow(func() time.Duration { return time.Second })
-	server.Grow(func() time.Duration { return time.Second })
+	client.Grow(trip(time.Second))
+	server.Grow(trip(time.Second))
 	a, b := streams(t, client, server)
 	const size = 64 << 20
 	for _, s := range []*Stream{a, b} {

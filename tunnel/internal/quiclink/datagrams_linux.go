@@ -227,7 +227,7 @@ func (s *sending) try(fd uintptr) bool {
 }
 
 // join has bursts joined from now on: all are of one connection.
-func (d *datagrams) join() { d.joins = &joining{d: d} }
+func (d *datagrams) join() { d.joins = &joining{to: d} }
 
 // WriteMsgUDP implements quic.OOBCapablePacketConn.
 func (d *datagrams) WriteMsgUDP(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err error) {

@@ -23,7 +23,7 @@ const (
 // A joining joins bursts of one connection into larger ones. quic-go makes bursts of
 // 20 KiB, each of which is a call here, and a wake-up and another call at the peer.
 type joining struct {
-	d *datagrams // static
+	to sender // static
 
 	// Guarded by mu.
 	mu      sync.Mutex
@@ -32,6 +32,11 @@ type joining struct {
 	addr    *net.UDPAddr
 	segment int
 	failed  error // of what was sent last, that nobody was told of
+}
+
+// A sender sends at once.
+type sender interface {
+	send(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err error)
 }
 
 // joined keeps what waits: an idle connection has none.
@@ -55,7 +60,7 @@ func (j *joining) write(b, oob []byte, addr *net.UDPAddr) (n, oobn int, err erro
 	}
 	if len(j.data) == 0 {
 		if !full || len(b) < leastJoined*segment || len(b) > mostJoined {
-			return j.d.send(b, oob, addr)
+			return j.to.send(b, oob, addr)
 		}
 		j.data, j.segment, j.addr = joined.Get().(*[mostJoined]byte)[:0], segment, addr
 		j.oob = append(j.oob[:0], oob...)
@@ -87,7 +92,7 @@ func (j *joining) flushSoon() {
 // flush sends what waits. An error takes it along: QUIC sends again what is lost. The
 // caller holds mu.
 func (j *joining) flush() error {
-	_, _, err := j.d.send(j.data, j.oob, j.addr)
+	_, _, err := j.to.send(j.data, j.oob, j.addr)
 	joined.Put((*[mostJoined]byte)(j.data[:mostJoined]))
 	j.data = nil
 	return err
