@@ -206,7 +206,7 @@ func (e *echoing) open(ctx context.Context) (end func(), err error) {
 	}
 	if e.env.Options.Hops {
 		e.near.Viewer.Do(func() {
-			e.near.Echoed = func(sent, echoed time.Time) { e.keys = append(e.keys, legs.Key{Sent: sent, Echoed: echoed}) }
+			e.near.Witness = e
 		})
 	}
 	if e.env.Baseline != nil {
@@ -339,6 +339,11 @@ func (e *echoing) block(ctx context.Context, block int) error {
 	e.env.besidePeer("echo_p50", block)
 	e.env.besidePeer("echo_p99", block)
 	return nil
+}
+
+// Echoed implements [typist.Witness].
+func (e *echoing) Echoed(sent, echoed time.Time) {
+	e.keys = append(e.keys, legs.Key{Sent: sent, Echoed: echoed})
 }
 
 // tellLegs records the legs of the keys that were typed since it was called before.

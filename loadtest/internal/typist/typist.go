@@ -33,8 +33,8 @@ type Viewer interface {
 type Typist struct {
 	// Viewer is the terminal's, which the typist hears. It is set before Listen.
 	Viewer Viewer
-	// Echoed, if set before Listen, hears of each key when its echo has come.
-	Echoed func(sent, echoed time.Time)
+	// Witness, if set before Listen, hears of each key when its echo has come.
+	Witness Witness
 
 	// Static after construction.
 	rec     *measure.Recorder
@@ -49,6 +49,11 @@ type Typist struct {
 	typed     int   // keys so far
 	due       []key // those whose echo is still to come
 	first     int   // which key due[0] is
+}
+
+// A Witness hears of keys.
+type Witness interface {
+	Echoed(sent, echoed time.Time)
 }
 
 // A key is under way.
@@ -76,8 +81,8 @@ func (t *Typist) Output(p []byte, at time.Time) {
 			continue
 		}
 		t.echo.Record(t.due[0].due, at)
-		if t.Echoed != nil {
-			t.Echoed(t.due[0].sent, at)
+		if t.Witness != nil {
+			t.Witness.Echoed(t.due[0].sent, at)
 		}
 		t.due, t.first = t.due[1:], t.first+1
 	}

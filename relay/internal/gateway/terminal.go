@@ -181,7 +181,7 @@ func (t *Terminals) serve(c *Conn, v *hub.Viewer, counts bool, pass *access.Pass
 		pass.Opened(cancel)
 		defer pass.Closed()
 	}
-	v.Start(cancel)
+	stop := v.Start(cancel)
 	err := t.read(ctx, c, v, counts, pass)
 	v.Leave()
 	if websocket.CloseStatus(err) == -1 && !errors.Is(err, context.Canceled) {
@@ -189,7 +189,7 @@ func (t *Terminals) serve(c *Conn, v *hub.Viewer, counts bool, pass *access.Pass
 	}
 	cancel()
 	c.End(err, t.Rejects)
-	v.Stop()
+	stop()
 }
 
 // read hands the viewer's frames to the hub until the socket ends.

@@ -82,38 +82,38 @@ type socket struct {
 // Wake has what waits written. It implements [feed.Consumer].
 func (s *socket) Wake() { s.writer.wake() }
 
-// start begins to write, until stop, which must follow, or until the socket is over:
-// then it calls over, once.
-func (s *socket) start(over func()) {
-	w := &s.writer
-	w.unhub = context.AfterFunc(s.v.hub.life.over, func() { // the hub may have ended before it saw this viewer
+// start begins to write, until stop, which must be called, or until the socket is over:
+// then it calls over, once. The sink must be about to end when stop is called, as that
+// waits for the writer, and for what fills the viewer's gaps.
+func (s *socket) start(over func()) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	unhub := context.AfterFunc(s.v.hub.life.over, func() { // the hub may have ended before it saw this viewer
 		s.v.outbox.close(protocol.KindUnavailable, protocol.KindUnavailable.Text())
 	})
-	w.alive = keepalive{sink: s.sink}
-	w.alive.timer = time.AfterFunc(pingInterval, func() {
-		w.alive.due.Store(true)
+	alive := &keepalive{sink: s.sink}
+	alive.timer = time.AfterFunc(pingInterval, func() {
+		alive.due.Store(true)
 		s.Wake()
 	})
-	w.begin(func() bool {
+	var filling sync.WaitGroup
+	s.writer.begin(turnFunc(func() bool {
 		fill, ok := s.drain()
-		if !ok || !w.alive.check() {
+		if !ok || !alive.check() {
 			over()
 			return false
 		}
 		if fill && s.v.reader.ClaimBackfill() {
-			w.fill(s.v.backfill)
+			filling.Go(func() { s.v.backfill(ctx) })
 		}
 		return true
-	})
-}
-
-// stop ends the writer, and waits for it and for what fills the viewer's gaps. The
-// sink must be about to end, so that no write takes long.
-func (s *socket) stop() {
-	w := &s.writer
-	w.alive.timer.Stop()
-	w.unhub()
-	w.end()
+	}))
+	return func() {
+		alive.timer.Stop()
+		unhub()
+		cancel()
+		s.writer.end()
+		filling.Wait()
+	}
 }
 
 // drain writes until nothing waits. fill: the agent's log must be read for the

@@ -83,20 +83,16 @@ func newViewer(h *Hub, id turn.SocketID, g Guest) *Viewer {
 // may reports whether v has a right.
 func (v *Viewer) may(right roster.Rights) bool { return v.rights&right != 0 }
 
-// Start begins to write to the socket. Stop must follow. over is called once, if the
-// socket is over before that.
-func (v *Viewer) Start(over func()) { v.socket.start(over) }
-
-// Stop ends the writing, and waits for it. The socket must end as well, or a write
-// may take as long as its peer likes.
-func (v *Viewer) Stop() { v.socket.stop() }
+// Start begins to write to the socket. over is called once, if the socket is over before
+// stop is called, which must be. It ends the writing, and waits for it: the socket must
+// end as well, or a write may take as long as its peer likes.
+func (v *Viewer) Start(over func()) (stop func()) { return v.socket.start(over) }
 
 // Serve writes to the socket until it or ctx ends, for who has nothing else to do
 // meanwhile.
 func (v *Viewer) Serve(ctx context.Context) {
 	over := make(chan struct{})
-	v.Start(func() { close(over) })
-	defer v.Stop()
+	defer v.Start(func() { close(over) })()
 	select {
 	case <-over:
 	case <-ctx.Done():

@@ -1,41 +1,25 @@
 package hub
 
-import (
-	"context"
-	"sync"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // A writer runs a socket's turns, one at a time, on a goroutine that ends when
 // nothing waits. The zero value takes note of being woken, and begins later.
 type writer struct {
 	state atomic.Int32  // one of the states below
 	ended chan struct{} // closed by the last goroutine, if there is one at the end
-	turn  func() bool   // writes what waits; false: the socket is over
-
-	// Set by start before begin.
-	unhub func() bool // has it not be told of the hub's end
-	alive keepalive
-
-	// Owned by the turn, and by end after the last one.
-	filling *filling // nil until there is a gap to fill
+	task  task          // static after begin
 }
 
-// A filling is what fills a viewer's gaps.
-type filling struct {
-	ctx     context.Context
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+// A task is what a writer does.
+type task interface {
+	// turn writes what waits, and reports whether there may be more some day.
+	turn() (goOn bool)
 }
 
-// fill runs do until it is over or the writer ends. Turns alone call it.
-func (w *writer) fill(do func(context.Context)) {
-	if w.filling == nil {
-		w.filling = &filling{}
-		w.filling.ctx, w.filling.cancel = context.WithCancel(context.Background())
-	}
-	w.filling.running.Go(func() { do(w.filling.ctx) })
-}
+// A turnFunc is a task that is one function.
+type turnFunc func() bool
+
+func (f turnFunc) turn() bool { return f() }
 
 // States of a writer. Only who makes it busy from idle starts the goroutine, which
 // only the goroutine itself makes idle again.
@@ -48,8 +32,8 @@ const (
 )
 
 // begin starts with a first turn: something may wait since before.
-func (w *writer) begin(turn func() bool) {
-	w.turn, w.ended = turn, make(chan struct{})
+func (w *writer) begin(t task) {
+	w.task, w.ended = t, make(chan struct{})
 	w.state.Store(writerBusy)
 	go w.run() // end waits for it
 }
@@ -75,7 +59,7 @@ func (w *writer) wake() {
 
 // run takes turns until none is due.
 func (w *writer) run() {
-	for w.turn() {
+	for w.task.turn() {
 		if w.state.CompareAndSwap(writerBusy, writerIdle) {
 			return
 		}
@@ -88,14 +72,9 @@ func (w *writer) run() {
 	close(w.ended)
 }
 
-// end has no turn begin any more, and waits for the present one, and for what fills
-// gaps. It is called once.
+// end has no turn begin any more, and waits for the present one. It is called once.
 func (w *writer) end() {
 	if w.state.Swap(writerOver) != writerIdle {
 		<-w.ended
-	}
-	if f := w.filling; f != nil {
-		f.cancel()
-		f.running.Wait()
 	}
 }

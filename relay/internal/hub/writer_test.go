@@ -17,7 +17,7 @@ func TestWriter(t *testing.T) {
 		begin := make(chan struct{})
 		w.wake() // before it begins: the first turn is anyway
 		waiting.Store(1)
-		w.begin(func() bool {
+		w.begin(turnFunc(func() bool {
 			if running.Add(1) != 1 {
 				t.Error("two turns at a time")
 			}
@@ -26,7 +26,7 @@ func TestWriter(t *testing.T) {
 			waiting.Store(0)
 			<-begin
 			return true
-		})
+		}))
 		close(begin)
 		synctest.Wait()
 		if turns.Load() != 1 || w.state.Load() != writerIdle {
@@ -63,11 +63,11 @@ func TestWriterEnds(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var w writer
 				done := atomic.Bool{}
-				w.begin(func() bool {
+				w.begin(turnFunc(func() bool {
 					time.Sleep(time.Second) // of the bubble
 					done.Store(true)
 					return !over
-				})
+				}))
 				w.wake()
 				w.end()
 				if !done.Load() {

@@ -35,7 +35,12 @@ func (h *Host) prepare(session protocol.SessionID, id protocol.PTYID, a account.
 // the agent's own user. It is false when there is no such terminal or its uid is
 // free again. While the terminal is being started it waits: its program may be quick.
 func (h *Host) UID(session protocol.SessionID, id protocol.PTYID) (uid int, ok bool) {
-	h.awaitStart(id)
+	h.mu.Lock()
+	started := h.starting[id]
+	h.mu.Unlock()
+	if started != nil {
+		<-started
+	}
 	t, err := h.Get(session, id)
 	if err != nil || t.released() {
 		return 0, false

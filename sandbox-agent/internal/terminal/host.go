@@ -225,17 +225,6 @@ func (h *Host) reserve(id protocol.PTYID) error {
 	return nil
 }
 
-// awaitStart waits while a terminal is being started. Its program may run before it
-// is listed, and speak to the agent.
-func (h *Host) awaitStart(id protocol.PTYID) {
-	h.mu.Lock()
-	started := h.starting[id]
-	h.mu.Unlock()
-	if started != nil {
-		<-started
-	}
-}
-
 // tape begins the recording of a terminal that is about to start.
 func (h *Host) tape(session protocol.SessionID, info protocol.PTYInfo, secrets *redact.Set) (*recording.Recording, error) {
 	if h.config.Recordings == nil {
