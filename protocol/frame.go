@@ -28,12 +28,19 @@ var (
 // AppendFrame appends one frame to dst. It fails with [ErrFrameTooLarge] when
 // payload exceeds [MaxFramePayload].
 func AppendFrame(dst []byte, t FrameType, payload []byte) ([]byte, error) {
-	if len(payload) > MaxFramePayload {
-		return dst, fmt.Errorf("%w: %s of %d bytes", ErrFrameTooLarge, t, len(payload))
+	return endFrame(append(beginFrame(dst, t), payload...), len(dst))
+}
+
+func beginFrame(dst []byte, t FrameType) []byte { return append(dst, byte(t), 0, 0, 0, 0) }
+
+// endFrame completes the frame that begins at start and ends with dst.
+func endFrame(dst []byte, start int) ([]byte, error) {
+	n := len(dst) - start - frameHeaderBytes
+	if n > MaxFramePayload {
+		return dst[:start], fmt.Errorf("%w: %s of %d bytes", ErrFrameTooLarge, FrameType(dst[start]), n)
 	}
-	dst = append(dst, byte(t))
-	dst = binary.BigEndian.AppendUint32(dst, uint32(len(payload)))
-	return append(dst, payload...), nil
+	binary.BigEndian.PutUint32(dst[start+1:], uint32(n))
+	return dst, nil
 }
 
 // A FrameReader reads frames. It buffers, so nothing else may read from the

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -29,27 +28,14 @@ func Append(dst []byte, m Message) ([]byte, error) {
 	if err := m.check(); err != nil {
 		return dst, malformed(m.FrameType(), err)
 	}
-	if b, ok := m.(binaryMessage); ok {
-		return appendBinary(dst, b)
+	if b, ok := m.(binaryMessage); ok { // its payload is laid out where it stays
+		return endFrame(b.appendPayload(beginFrame(dst, m.FrameType())), len(dst))
 	}
 	payload, err := json.Marshal(m)
 	if err != nil {
 		return dst, malformed(m.FrameType(), err)
 	}
 	return AppendFrame(dst, m.FrameType(), payload)
-}
-
-// appendBinary appends the frame of m, whose payload is laid out where it stays.
-func appendBinary(dst []byte, m binaryMessage) ([]byte, error) {
-	start := len(dst)
-	dst = append(dst, byte(m.FrameType()), 0, 0, 0, 0)
-	dst = m.appendPayload(dst)
-	n := len(dst) - start - frameHeaderBytes
-	if n > MaxFramePayload {
-		return dst[:start], fmt.Errorf("%w: %s of %d bytes", ErrFrameTooLarge, m.FrameType(), n)
-	}
-	binary.BigEndian.PutUint32(dst[start+1:], uint32(n))
-	return dst, nil
 }
 
 // Write writes the frame of m to w in one call.
