@@ -306,7 +306,8 @@ func (f *flows) report(one *flow, n int) (tell bool) {
 	return tell
 }
 
-// trim makes the window update that yamux sends one of our windows.
+// trim makes the window update that yamux sends one of our windows. The caller holds
+// mu.
 func (f *flows) trim(one *flow, header []byte, length uint32) {
 	if length == 0 {
 		return

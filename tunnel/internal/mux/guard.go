@@ -403,3 +403,12 @@ func (g *guard) tell() {
 		}
 	}
 }
+
+// grow has windows grow from now on.
+func (g *guard) grow(path Path) {
+	f := g.flows
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.growth = growth{most: MaxWindow, path: path}
+	f.first = firstWindow
+}

@@ -88,13 +88,7 @@ func (s *Session) Accept(ctx context.Context) (*Stream, error) {
 // Grow has windows of streams begin small and grow with what is read in some round
 // trips of the path, which knows the shortest. It is called before there are
 // streams.
-func (s *Session) Grow(path Path) {
-	f := s.guard.flows
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.growth = growth{most: MaxWindow, path: path}
-	f.first = firstWindow
-}
+func (s *Session) Grow(path Path) { s.guard.grow(path) }
 
 // Done is closed when the session is over.
 func (s *Session) Done() <-chan struct{} { return s.yamux.CloseChan() }
