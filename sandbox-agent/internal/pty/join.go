@@ -13,6 +13,9 @@ const (
 	// joinBytes is how much output is enough to be handed on at once: whoever
 	// prints so much within joinFor isn't waited for.
 	joinBytes = 16 << 10
+	// fullRead is what the kernel hands out at once of a buffer that is full, behind
+	// which more waits already.
+	fullRead = 4095
 )
 
 // A joiner reads the output of a PTY. Each piece that is handed on costs whoever
@@ -42,14 +45,13 @@ func (j *joiner) Read(p []byte) (n int, err error) {
 		return n, err
 	}
 	now := time.Now()
-	if !j.rest {
-		wait := j.load.wait(now, n)
-		if wait <= 0 {
-			j.load.handed(now, n)
-			return n, nil
-		}
-		time.Sleep(wait)
+	wait := j.load.wait(now, n)
+	if wait <= 0 || j.rest || n >= fullRead {
+		j.rest = j.rest && n >= fullRead
+		j.load.handed(now, n)
+		return n, nil
 	}
+	time.Sleep(wait)
 	j.rest = true
 	for n < len(p) {
 		// An error is there again at the next read.

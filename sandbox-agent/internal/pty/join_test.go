@@ -157,16 +157,30 @@ func TestJoinBudget(t *testing.T) {
 		{"fast, and small", second(20_000, 10), most - 20, most, 0, joinFor},
 		{"fast, of a slow reader", second(5000, 1000), most / 2, most, 100 * time.Microsecond, joinFor},
 		{"a flood", second(5000, 8000), 8000, 15_000, 0, 0},
+		{"a flood that is held back now and then", floodWithPauses(), 4240, 4260, 40 * time.Microsecond, 0},
 		{"a flood of a slow reader", repeat(500, printed{0, 32 << 10}), 4000, 4010, 40 * time.Microsecond, 0},
 	} {
 		got := join(t, tt.busy, tt.pieces...)
 		if len(got) < tt.from || len(got) > tt.to {
 			t.Errorf("%s: handed on %d times, want %d to %d", tt.name, len(got), tt.from, tt.to)
 		}
-		if late := latest(tt.pieces, got); tt.busy == 0 && late > tt.max {
+		if late := latest(tt.pieces, got); late > tt.max && tt.busy == 0 {
 			t.Errorf("%s: held up for %v", tt.name, late)
 		}
 	}
+}
+
+// floodWithPauses is a flood that stands still for so long, again and again, that it
+// is little on the average.
+func floodWithPauses() (all []printed) {
+	for i := range 500 {
+		one := printed{0, 32 << 10}
+		if i%2 == 0 {
+			one.after = 50 * time.Millisecond
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // latest returns the longest time from when something was printed until it was
