@@ -45,7 +45,7 @@ type commandsOptions struct{ clients int }
 
 func runCommands(ctx context.Context, s *stage) error {
 	env := s.env
-	near, bare, err := s.callers(ctx)
+	near, bare, err := callers(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -83,8 +83,8 @@ func runCommands(ctx context.Context, s *stage) error {
 
 // callers starts a worker for the deployment, and one for the baseline (nil
 // without).
-func (s *stage) callers(ctx context.Context) (near, bare *generator.Group, err error) {
-	if near, err = s.callsFor(ctx, s.terminal[0].PTY); err != nil || s.env.Baseline == nil {
+func callers(ctx context.Context, s *stage) (near, bare *generator.Group, err error) {
+	if near, err = callsFor(ctx, s, s.terminal[0].PTY); err != nil || s.env.Baseline == nil {
 		return near, nil, err
 	}
 	bare, err = s.env.Generators.Start(ctx, calls.Kind, []any{calls.Spec{
@@ -95,7 +95,7 @@ func (s *stage) callers(ctx context.Context) (near, bare *generator.Group, err e
 }
 
 // callsFor starts a worker for the deployment. Its commands are for a terminal.
-func (s *stage) callsFor(ctx context.Context, pty protocol.PTYID) (*generator.Group, error) {
+func callsFor(ctx context.Context, s *stage, pty protocol.PTYID) (*generator.Group, error) {
 	target := s.env.Target
 	return s.env.Generators.Start(ctx, calls.Kind, []any{calls.Spec{
 		Token: target.Owner().Token, Session: target.Session, PTY: pty, Relays: s.env.origins(), Seed: s.env.Options.Seed,

@@ -336,8 +336,8 @@ func (e *echoing) block(ctx context.Context, block int) error {
 		return err
 	}
 	e.roundTrips(block)
-	e.env.besidePeer("echo_p50", block)
-	e.env.besidePeer("echo_p99", block)
+	besidePeer(e.env, "echo_p50", block)
+	besidePeer(e.env, "echo_p99", block)
 	return nil
 }
 

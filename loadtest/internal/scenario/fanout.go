@@ -35,7 +35,7 @@ A viewer that lacks its last bytes 10 s after the source's end has lost them.`,
 	}, exactness...),
 	Defaults:  Options{Viewers: 200, Rate: 50, Chunk: 1024, Duration: 3 * time.Second, Warmup: time.Second, Blocks: 9, Seed: 1},
 	Simulated: true,
-	Run:       onStage(one, func(ctx context.Context, s *stage) error { return s.watchBlocks(ctx, s.env.Options.Viewers) }),
+	Run:       onStage(one, func(ctx context.Context, s *stage) error { return watchBlocks(ctx, s, s.env.Options.Viewers) }),
 }
 
 // A watching is a terminal's output and who watches it.
@@ -48,7 +48,7 @@ type watching struct {
 
 // watchBlocks has all terminals watched by so many viewers each, in blocks that
 // alternate with the baseline's.
-func (s *stage) watchBlocks(ctx context.Context, each int) error {
+func watchBlocks(ctx context.Context, s *stage, each int) error {
 	w := &watching{stage: s, total: each * len(s.terminal)}
 	if err := w.come(ctx, each); err != nil {
 		return err
@@ -85,11 +85,11 @@ func (w *watching) come(ctx context.Context, each int) (err error) {
 	if err := w.group.Begin(ctx, time.Now()); err != nil {
 		return err
 	}
-	before, known := w.env.settledMemory(ctx)
+	before, known := settledMemory(ctx, w.env)
 	if err := w.join(ctx, w.group, w.total); err != nil {
 		return err
 	}
-	if after, ok := w.env.settledMemory(ctx); ok && known {
+	if after, ok := settledMemory(ctx, w.env); ok && known {
 		w.env.Out.Value("relay_memory_per_viewer", (after-before)/float64(w.total))
 	}
 	if w.env.Baseline == nil {
@@ -202,7 +202,7 @@ func (w *watching) bareBlock(ctx context.Context, block int) error {
 
 // settledMemory returns the resident memory of the relays in bytes, after a
 // collection where they have admin listeners; ok is false when it isn't known.
-func (e *Env) settledMemory(ctx context.Context) (total float64, ok bool) {
+func settledMemory(ctx context.Context, e *Env) (total float64, ok bool) {
 	for _, r := range e.Now().Relays {
 		if r.PID == 0 {
 			continue

@@ -82,7 +82,7 @@ func runFiles(ctx context.Context, s *stage) (err error) {
 	env := s.env
 	f := &filing{stage: s, own: env.Options.Own.(*filesOptions), rec: measure.NewRecorder()}
 	f.rec.Process("generator-0")
-	if f.near, f.bare, err = s.callers(ctx); err != nil {
+	if f.near, f.bare, err = callers(ctx, s); err != nil {
 		return err
 	}
 	if err := f.openParts(ctx); err != nil {

@@ -66,7 +66,7 @@ type flooded struct {
 
 func runFlood(ctx context.Context, s *stage) error {
 	env := s.env
-	near := s.flooded(s.terminal[0], "flood_throughput")
+	near := floodedBy(s, s.terminal[0], "flood_throughput")
 	near.costs = map[string][]int{"relay_cpu_per_mb": env.relayPIDs()}
 	if len(env.Target.Sandboxes) == 1 {
 		near.costs["agent_cpu_per_mb"] = []int{env.Target.Sandboxes[0].PID}
@@ -82,7 +82,7 @@ func runFlood(ctx context.Context, s *stage) error {
 			return fmt.Errorf("the baseline's terminal: %w", err)
 		}
 		defer t.Viewer.Close()
-		bare := s.flooded(t, "direct_throughput")
+		bare := floodedBy(s, t, "direct_throughput")
 		bare.costs = map[string][]int{"direct_cpu_per_mb": {env.Baseline.PID()}}
 		all = append(all, bare)
 	}
@@ -98,8 +98,8 @@ func runFlood(ctx context.Context, s *stage) error {
 	return env.EachBlock(ctx, "flood", sides...)
 }
 
-// flooded returns the side of a terminal.
-func (s *stage) flooded(t *printer.Terminal, figure string) *flooded {
+// floodedBy returns the side of a terminal.
+func floodedBy(s *stage, t *printer.Terminal, figure string) *flooded {
 	f := &flooded{stage: s, terminal: t, rec: measure.NewRecorder(), figure: figure}
 	f.received = f.rec.Counter(received.Name)
 	f.rec.Process("generator-0")

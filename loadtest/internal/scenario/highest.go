@@ -125,7 +125,7 @@ func runHighestRate(ctx context.Context, s *stage) error {
 		if err := inTurn(ctx, block, sides...); err != nil {
 			return err
 		}
-		env.besidePeer("highest_rate", block)
+		besidePeer(env, "highest_rate", block)
 		return nil
 	}})
 }

@@ -28,7 +28,7 @@ func (o *peerOption) load() (err error) {
 
 // besidePeer records a figure of a block divided by the peer's of the same name,
 // if there is one.
-func (e *Env) besidePeer(figure string, block int) {
+func besidePeer(e *Env, figure string, block int) {
 	own, theirs := e.Out.Blocks(figure), e.Out.Blocks("peer_"+figure)
 	if n, m := len(own), len(theirs); n > 0 && m > 0 {
 		e.Out.BlockAt(figure+"_peer_ratio", block, own[n-1]/theirs[m-1])

@@ -201,7 +201,7 @@ func (k *soaking) open(ctx context.Context) (err error) {
 			closeShell()
 		}
 	}
-	k.calls, err = k.callsFor(ctx, k.shell.PTY)
+	k.calls, err = callsFor(ctx, k.stage, k.shell.PTY)
 	return err
 }
 

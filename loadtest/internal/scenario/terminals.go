@@ -27,6 +27,6 @@ of a bare loop that delivers as many chunks to as many sockets.`,
 		return nil
 	},
 	Run: onStage(func(o *Options) int { return o.Terminals }, func(ctx context.Context, s *stage) error {
-		return s.watchBlocks(ctx, s.env.Options.Viewers)
+		return watchBlocks(ctx, s, s.env.Options.Viewers)
 	}),
 }
