@@ -13,8 +13,8 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/pattern"
 	"github.com/fairlead/fairlead/loadtest/internal/report"
-	"github.com/fairlead/fairlead/loadtest/internal/scenario"
 	"github.com/fairlead/fairlead/loadtest/internal/stack"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/tunnel/tunneltest/impair"
 )
 
@@ -52,7 +52,7 @@ type outputFlags struct {
 
 // declareCommon declares the flags of every scenario, and of the sizes those
 // that s uses.
-func declareCommon(c *program.Command, s *scenario.Scenario, o *scenario.Options) *flags {
+func declareCommon(c *program.Command, s *stage.Scenario, o *stage.Options) *flags {
 	f := &flags{}
 	if !s.NoTarget {
 		declareTarget(c, s, &f.target)
@@ -73,7 +73,7 @@ func declareCommon(c *program.Command, s *scenario.Scenario, o *scenario.Options
 }
 
 // declareTarget declares what says where the deployment is.
-func declareTarget(c *program.Command, s *scenario.Scenario, t *targetFlags) {
+func declareTarget(c *program.Command, s *stage.Scenario, t *targetFlags) {
 	c.Bool(&t.local, "local", false, "load a stack of this machine, started for the run with the programs in --bin")
 	c.String(&t.bin, "bin", "", "`directory` with the programs (default: where loadtest is)")
 	c.Int(&t.relays, "relays", max(s.Stack.Relays, 1), "`number` of relays of --local")
@@ -85,7 +85,7 @@ func declareTarget(c *program.Command, s *scenario.Scenario, t *targetFlags) {
 }
 
 // declareSizes declares the sizes that s has defaults of.
-func declareSizes(c *program.Command, s *scenario.Scenario, o *scenario.Options) {
+func declareSizes(c *program.Command, s *stage.Scenario, o *stage.Options) {
 	d := s.Defaults
 	number := func(p *int, value int, name, usage string) {
 		if value > 0 {
@@ -128,7 +128,7 @@ func declareSizes(c *program.Command, s *scenario.Scenario, o *scenario.Options)
 }
 
 // settle checks what was given and completes the options.
-func (f *flags) settle(s *scenario.Scenario, o *scenario.Options) error {
+func (f *flags) settle(s *stage.Scenario, o *stage.Options) error {
 	if _, err := impair.Parse(o.Impair); err != nil {
 		return fmt.Errorf("--impair: %w", err)
 	}
@@ -159,7 +159,7 @@ func (f *flags) settle(s *scenario.Scenario, o *scenario.Options) error {
 }
 
 // positive checks the sizes that s uses.
-func positive(s *scenario.Scenario, o *scenario.Options) error {
+func positive(s *stage.Scenario, o *stage.Options) error {
 	d := s.Defaults
 	for _, size := range []struct {
 		name            string
@@ -187,7 +187,7 @@ func positive(s *scenario.Scenario, o *scenario.Options) error {
 	return nil
 }
 
-func (t *targetFlags) check(s *scenario.Scenario, o *scenario.Options) error {
+func (t *targetFlags) check(s *stage.Scenario, o *stage.Options) error {
 	var given []string
 	for name, is := range map[string]bool{"--local": t.local, "--target": t.file != "", "--url": t.remote.URL != ""} {
 		if is {

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/impair"
 	"github.com/fairlead/fairlead/loadtest/internal/scenario"
 	"github.com/fairlead/fairlead/loadtest/internal/source"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 )
 
 // Exit statuses beside 0, which means that every bound holds and nothing was
@@ -75,7 +76,7 @@ func declareRoles(c *program.Command) {
 	c.Sub("generator", "Make load for another process", func(c *program.Command) {
 		c.Hide()
 		c.Run(func(ctx context.Context, env *program.Env) error {
-			scenario.RegisterKinds()
+			stage.RegisterKinds()
 			return generator.Serve(ctx, env.Stdin, env.Stdout)
 		})
 	})
@@ -112,7 +113,7 @@ func declareScenarios(c *program.Command) {
 }
 
 // headlines names the metrics of a scenario that stand at the top.
-func headlines(s *scenario.Scenario) []string {
+func headlines(s *stage.Scenario) []string {
 	var names []string
 	for _, m := range s.Metrics {
 		if m.Headline {

@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/baseline"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/scenario"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 )
 
 // TestMain is the program as well, in the roles in which it starts itself.
@@ -118,7 +119,7 @@ func TestHelp(t *testing.T) {
 }
 
 // isBaseline reports whether a figure is one of a baseline that isn't declared.
-func isBaseline(s *scenario.Scenario, figure string) bool {
+func isBaseline(s *stage.Scenario, figure string) bool {
 	for _, m := range s.Metrics {
 		if m.Baseline != "" && strings.HasPrefix(figure, m.Baseline) {
 			return true
@@ -229,8 +230,8 @@ func TestExitByClock(t *testing.T) {
 			out.Merge("run", block+1, rec.Snapshot())
 		}
 		r := &run{
-			scenario: &scenario.Scenario{Name: "fanout", Metrics: metrics}, options: &scenario.Options{}, flags: &flags{},
-			env: scenario.Env{Out: out}, began: true,
+			scenario: &stage.Scenario{Name: "fanout", Metrics: metrics}, options: &stage.Options{}, flags: &flags{},
+			env: stage.Env{Out: out}, began: true,
 		}
 		for expr := range strings.FieldsSeq(row.bounds) {
 			slo, err := measure.ParseSLO(expr)

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
-	"github.com/fairlead/fairlead/loadtest/internal/scenario"
 	"github.com/fairlead/fairlead/loadtest/internal/stack"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/loadtest/internal/usage"
 )
 
@@ -26,7 +26,7 @@ const (
 // A monitor records what the processes of the deployment use.
 type monitor struct {
 	// Static after construction.
-	env    *scenario.Env
+	env    *stage.Env
 	client *http.Client
 	agent  *usage.Agent // nil unless it is asked
 	cancel context.CancelFunc
@@ -39,7 +39,7 @@ type monitor struct {
 
 // startMonitor watches until stop. With agent what the agent tells of itself is
 // recorded as well.
-func startMonitor(ctx context.Context, env *scenario.Env, agent bool) *monitor {
+func startMonitor(ctx context.Context, env *stage.Env, agent bool) *monitor {
 	ctx, cancel := context.WithCancel(ctx)
 	m := &monitor{env: env, client: &http.Client{Timeout: metricsTimeout}, cancel: cancel}
 	if agent && env.Target != nil {

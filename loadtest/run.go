@@ -17,12 +17,12 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/report"
-	"github.com/fairlead/fairlead/loadtest/internal/scenario"
 	"github.com/fairlead/fairlead/loadtest/internal/stack"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 )
 
 // declareRun declares the command that runs s.
-func declareRun(c *program.Command, s *scenario.Scenario) {
+func declareRun(c *program.Command, s *stage.Scenario) {
 	o := s.Defaults
 	f := declareCommon(c, s, &o)
 	c.Describe(explain(s))
@@ -37,7 +37,7 @@ func declareRun(c *program.Command, s *scenario.Scenario) {
 }
 
 // explain is what --help says of a scenario.
-func explain(s *scenario.Scenario) string {
+func explain(s *stage.Scenario) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", strings.TrimSpace(s.Long))
 	if s.NeedsLocal != "" {
@@ -69,14 +69,14 @@ func figuresOf(m measure.Metric) int {
 // A run is one run of a scenario.
 type run struct {
 	// Static after construction.
-	scenario *scenario.Scenario
-	options  *scenario.Options
+	scenario *stage.Scenario
+	options  *stage.Options
 	flags    *flags
 	program  *program.Env
 
 	// Owned by do.
 	info  measure.Info
-	env   scenario.Env
+	env   stage.Env
 	local *stack.Local
 	show  *report.Progress
 	began bool // the scenario was run
@@ -106,7 +106,7 @@ func (r *run) do(ctx context.Context) error {
 	out := measure.NewCollection(r.scenario.Metrics)
 	show := report.NewProgress(os.Stderr, r.flags.output.mode, out.Live)
 	r.show = show
-	r.env = scenario.Env{
+	r.env = stage.Env{
 		Options: r.options, Out: out, Log: slog.New(slog.NewTextHandler(show, nil)),
 		Progress: show.Phase,
 		Say:      func(format string, args ...any) { fmt.Fprintf(show, format+"\n", args...) },
@@ -213,7 +213,7 @@ func (r *run) wantsBaseline() bool {
 }
 
 // hasBaseline says whether a scenario compares any figure to a baseline's.
-func hasBaseline(s *scenario.Scenario) bool {
+func hasBaseline(s *stage.Scenario) bool {
 	return slices.ContainsFunc(s.Metrics, func(m measure.Metric) bool { return m.Baseline != "" })
 }
 

@@ -80,7 +80,7 @@ var Floors = []struct {
 	}},
 	{F4, []string{
 		"relay", "relay/cmd/...", "sandbox-agent", "sandbox-agent/cmd/...",
-		"loadtest", "loadtest/cmd/...", "loadtest/internal/scenario",
+		"loadtest", "loadtest/cmd/...", "loadtest/internal/scenario", "loadtest/internal/stage",
 		"deploy/controlplane", "deploy/controlplane/cmd/...", "deploy/controlplane/internal/boards", "deploy/controlplane/internal/people", "deploy/controlplane/internal/authority", "deploy/controlplane/internal/grants",
 		"deploy/controlplane/internal/contents/...", "deploy/controlplane/internal/integrations",
 		"deploy/controlplane/internal/commands/...", "deploy/controlplane/internal/notices",
@@ -179,6 +179,7 @@ var Sideways = []struct{ From, To, Why string }{
 	{"loadtest/internal/agents", "loadtest/internal/simagent", "it runs a fleet of them as a generator"},
 	{"loadtest/internal/bulk", "loadtest/internal/printer", "it floods a terminal with what the source prints"},
 	{"loadtest/internal/eventloop", "deploy/client", "the transport it implements"},
+	{"loadtest/internal/scenario", "loadtest/internal/stage", "scenarios stand on it"},
 	{"loadtest/internal/peer", "deploy/client", "it has peers serve its viewers"},
 	{"sandbox-agent/internal/terminal", "sandbox-agent/internal/spill", "a log outgrows its window in memory"},
 }

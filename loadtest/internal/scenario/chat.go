@@ -10,11 +10,12 @@ import (
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/stack"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/loadtest/internal/talk"
 	"github.com/fairlead/fairlead/loadtest/internal/usage"
 )
 
-var chat = &Scenario{
+var chat = &stage.Scenario{
 	Name:    "chat",
 	Summary: "conversations: first word, each word, a crowd, replay, a killed relay",
 	Long: `People talk with stand-ins for a coding agent's program, which write words at a
@@ -41,10 +42,10 @@ loadtest run chat --local --conversations 20 --sockets 5 --rate 20 --slo 'crowd_
 		{Name: "kill_next", Kind: measure.KindLatency, Headline: true, Help: "from the kill of a relay to the next word at each socket"},
 		{Name: "idle_socket", Unit: "B", Headline: true, LowerIsBetter: true, Help: "memory of the relay for each of --idle sockets that nothing comes to"},
 	},
-	Defaults:   Options{Rate: 4, Duration: 3 * time.Second, Warmup: time.Second, Blocks: 9},
+	Defaults:   stage.Options{Rate: 4, Duration: 3 * time.Second, Warmup: time.Second, Blocks: 9},
 	NeedsLocal: "its coding agents are stand-ins",
 	Stack:      stack.Options{StandIns: true, People: 12},
-	Flags: own(func(c *program.Command, own *chatOptions) {
+	Flags: stage.Own(func(c *program.Command, own *chatOptions) {
 		c.Int(&own.conversations, "conversations", 50, "`number` of conversations at work at once")
 		c.Int(&own.sockets, "sockets", 5, "`number` of sockets that follow each of them")
 		c.Int(&own.seconds, "crowd-seconds", 5, "`seconds` for which they are at work")
@@ -52,7 +53,7 @@ loadtest run chat --local --conversations 20 --sockets 5 --rate 20 --slo 'crowd_
 		c.Int(&own.kills, "kills", 5, "`number` of times that a relay is killed")
 		c.Int(&own.idle, "idle", 200, "`number` of sockets that nothing comes to")
 	}),
-	Prepare: func(o *Options) error {
+	Prepare: func(o *stage.Options) error {
 		own := o.Own.(*chatOptions)
 		if min(own.conversations, own.sockets, own.seconds) < 1 || min(own.replay, own.kills, own.idle) < 0 {
 			return errors.New("--conversations, --sockets and --crowd-seconds must be at least 1, --replay, --kills and --idle not negative")
@@ -72,14 +73,14 @@ type chatOptions struct {
 
 // A chatting is a run of the scenario.
 type chatting struct {
-	env  *Env
+	env  *stage.Env
 	own  *chatOptions
 	rec  *measure.Recorder
 	near *talk.Conversation // at the deployment
 	bare *talk.Bare         // at the baseline; nil without
 }
 
-func runChat(ctx context.Context, env *Env) error {
+func runChat(ctx context.Context, env *stage.Env) error {
 	c := &chatting{env: env, own: env.Options.Own.(*chatOptions), rec: measure.NewRecorder()}
 	c.rec.Process("generator-0")
 	c.rec.Counter("lost_events")
@@ -100,12 +101,12 @@ func runChat(ctx context.Context, env *Env) error {
 	}
 	env.Progress("warm up", 0, 1)
 	for _, side := range c.sides() {
-		if err := side.run(ctx, -1); err != nil {
+		if err := side.Run(ctx, -1); err != nil {
 			return err
 		}
 	}
 	c.rec.Begin(time.Now())
-	if err := env.EachBlock(ctx, "talking", side{run: c.block}); err != nil {
+	if err := env.EachBlock(ctx, "talking", stage.Side{Run: c.block}); err != nil {
 		return err
 	}
 	for _, part := range []func(context.Context) error{c.idle, c.crowd, c.replay, c.kill} {
@@ -120,23 +121,23 @@ func runChat(ctx context.Context, env *Env) error {
 // a part of the block.
 const messages = 10
 
-func (c *chatting) sides() []side {
-	talking := func(who talk.Sayer, phase string) side {
-		return side{phase, nil, func(ctx context.Context, block int) error {
+func (c *chatting) sides() []stage.Side {
+	talking := func(who talk.Sayer, phase string) stage.Side {
+		return stage.Side{Phase: phase, Groups: nil, Run: func(ctx context.Context, block int) error {
 			err := talk.Repeat(ctx, who, talk.Words(c.env.Options.Duration/messages), messages)
 			c.env.Out.Merge(phase, block, c.rec.Snapshot())
 			return err
 		}}
 	}
 	if c.bare == nil {
-		return []side{talking(c.near, "chat")}
+		return []stage.Side{talking(c.near, "chat")}
 	}
-	return []side{talking(c.near, "chat"), talking(c.bare, "direct")}
+	return []stage.Side{talking(c.near, "chat"), talking(c.bare, "direct")}
 }
 
 // block sends messages on both sides.
 func (c *chatting) block(ctx context.Context, block int) error {
-	if err := inTurn(ctx, block, c.sides()...); err != nil {
+	if err := stage.InTurn(ctx, block, c.sides()...); err != nil {
 		return err
 	}
 	for _, q := range []string{"_p50", "_p99"} {
@@ -145,7 +146,7 @@ func (c *chatting) block(ctx context.Context, block int) error {
 	return nil
 }
 
-// gather opens conversations, and as many sockets of other people for each.
+// Gather opens conversations, and as many sockets of other people for each.
 func (c *chatting) gather(ctx context.Context, conversations, each int, line string) (*talk.Hall, error) {
 	c.env.Progress("sockets", 0, 1)
 	hall, err := talk.NewHall(ctx, c.env.Owner(), c.rec, conversations)
@@ -156,13 +157,13 @@ func (c *chatting) gather(ctx context.Context, conversations, each int, line str
 }
 
 func (c *chatting) join(ctx context.Context, hall *talk.Hall, each int, line string) error {
-	watchers, err := c.env.watchers(len(hall.Conversations) * each)
+	watchers, err := c.env.Watchers(len(hall.Conversations) * each)
 	if err != nil {
 		return err
 	}
 	var users []client.UserOptions
 	for _, w := range watchers {
-		users = append(users, client.UserOptions{Token: w.Token, Session: c.env.Target.Session, Relays: c.env.origins()})
+		users = append(users, client.UserOptions{Token: w.Token, Session: c.env.Target.Session, Relays: c.env.Origins()})
 	}
 	return hall.Gather(ctx, users, each, line)
 }
@@ -201,7 +202,7 @@ func (c *chatting) replay(ctx context.Context) error {
 }
 
 // idle measures what sockets cost the relay that nothing comes to. What the first
-// one of a conversation costs isn't counted.
+// One of a conversation costs isn't counted.
 func (c *chatting) idle(ctx context.Context) error {
 	hall, err := c.gather(ctx, 1, 1, "")
 	defer hall.Close()

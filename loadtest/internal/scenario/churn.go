@@ -15,12 +15,13 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/loadtest/internal/growth"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/loadtest/internal/usage"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/op"
 )
 
-var churn = &Scenario{
+var churn = &stage.Scenario{
 	Name:    "churn",
 	Summary: "short sessions, and what is left of them",
 	Long: `Somebody attaches to a terminal, types a word, reads its echo and leaves, again and
@@ -51,7 +52,7 @@ would have waited at a given rate.`,
 		{Name: "agent_heap_growth", Unit: "B", Help: "heap in use of the agent afterwards, less that before", Headline: true, LowerIsBetter: true},
 		{Name: "agent_memory_growth", Unit: "B", Help: "resident memory of the agent afterwards, less that before", Headline: true, LowerIsBetter: true},
 	},
-	Defaults: Options{
+	Defaults: stage.Options{
 		Terminals: 4, Seed: 1,
 		SLOs: []measure.SLO{
 			{Metric: "relay_goroutines_growth", Op: "<=", Number: growth.SameGoroutines},
@@ -62,19 +63,19 @@ would have waited at a given rate.`,
 			{Metric: "agent_heap_growth", Op: "<=", Number: growth.SameHeap >> 20, Unit: "MiB"},
 		},
 	},
-	Flags: own(func(c *program.Command, own *churnOptions) {
+	Flags: stage.Own(func(c *program.Command, own *churnOptions) {
 		c.Int(&own.Sessions, "sessions", 500, "`number` of short sessions")
 		c.Int(&own.Open, "open-every", 50, "each so many sessions (`number`) a terminal is opened and closed; 0: never")
 		c.Duration(&own.Idle, "idle", 45*time.Second, "the longest `time` until relay and agent are as before, from when the agent's heap was collected")
 	}),
-	Prepare: func(o *Options) error {
+	Prepare: func(o *stage.Options) error {
 		own := o.Own.(*churnOptions)
 		if own.Sessions < 1 || own.Open < 0 {
 			return fmt.Errorf("--sessions %d must be more than 0, and --open-every %d not negative", own.Sessions, own.Open)
 		}
 		return nil
 	},
-	Run: onStage(func(o *Options) int { return max(1, o.Terminals) }, runChurn),
+	Run: stage.OnStage(func(o *stage.Options) int { return max(1, o.Terminals) }, runChurn),
 }
 
 type churnOptions struct {
@@ -92,18 +93,18 @@ const (
 
 // churning is the scenario's state.
 type churning struct {
-	*stage
+	*stage.Stage
 	own   *churnOptions
 	rec   *measure.Recorder
 	agent *usage.Agent
 	done  atomic.Int64
 }
 
-func runChurn(ctx context.Context, s *stage) error {
-	env := s.env
-	c := &churning{stage: s, own: env.Options.Own.(*churnOptions), rec: measure.NewRecorder(), agent: usage.NewAgent(env)}
+func runChurn(ctx context.Context, s *stage.Stage) error {
+	env := s.Env
+	c := &churning{Stage: s, own: env.Options.Own.(*churnOptions), rec: measure.NewRecorder(), agent: usage.NewAgent(env)}
 	defer c.agent.Close()
-	for _, t := range s.terminal {
+	for _, t := range s.Terminal {
 		if _, err := t.Ask(ctx, "echo", "echoing"); err != nil {
 			return err
 		}
@@ -136,16 +137,16 @@ func runChurn(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// run opens so many sessions, one at a time on each terminal.
+// Run opens so many sessions, one at a time on each terminal.
 func (c *churning) run(ctx context.Context, phase string, sessions int) error {
 	c.done.Store(0)
 	var running sync.WaitGroup
 	work := make(chan int)
-	for i := range c.terminal {
+	for i := range c.Terminal {
 		running.Go(func() {
 			for n := range work {
-				c.one(ctx, c.terminal[i].PTY, n)
-				c.env.Progress(phase, float64(c.done.Add(1)), float64(sessions))
+				c.one(ctx, c.Terminal[i].PTY, n)
+				c.Env.Progress(phase, float64(c.done.Add(1)), float64(sessions))
 			}
 		})
 	}
@@ -164,7 +165,7 @@ func (c *churning) run(ctx context.Context, phase string, sessions int) error {
 	return err
 }
 
-// one opens one session and records how it went.
+// One opens one session and records how it went.
 func (c *churning) one(ctx context.Context, pty protocol.PTYID, n int) {
 	ctx, cancel := context.WithTimeout(ctx, sessionWait)
 	defer cancel()
@@ -188,7 +189,7 @@ func (c *churning) one(ctx context.Context, pty protocol.PTYID, n int) {
 func (c *churning) session(ctx context.Context, pty protocol.PTYID, n int) error {
 	word := fmt.Sprintf("<%d.%d>", n, time.Now().UnixNano())
 	heard := &listener{}
-	v := client.Watch(ctx, c.owner, client.Options{PTY: pty, Controls: true, Transport: c.loop}, heard)
+	v := client.Watch(ctx, c.Owner, client.Options{PTY: pty, Controls: true, Transport: c.Loop}, heard)
 	defer v.Close()
 	if _, err := v.AwaitJoined(ctx); err != nil {
 		return err
@@ -203,11 +204,11 @@ func (c *churning) session(ctx context.Context, pty protocol.PTYID, n int) error
 
 // openAndClose opens a terminal and closes it.
 func (c *churning) openAndClose(ctx context.Context) error {
-	pty, err := c.owner.CreatePTY(ctx, op.PTYCreate{Command: "cat"})
+	pty, err := c.Owner.CreatePTY(ctx, op.PTYCreate{Command: "cat"})
 	if err != nil {
 		return err
 	}
-	return c.owner.ClosePTY(ctx, pty)
+	return c.Owner.ClosePTY(ctx, pty)
 }
 
 // A listener keeps the end of the output.
@@ -227,7 +228,7 @@ func (l *listener) Output(p []byte, _ time.Time) {
 // usage returns what relay and agent use, once that is as before, or no longer
 // changes, or the time is over.
 func (c *churning) usage(ctx context.Context, before map[string]measure.Resource) (map[string]measure.Resource, error) {
-	c.owner.Close() // idle connections are ours to end
+	c.Owner.Close() // idle connections are ours to end
 	const between = 2 * time.Second
 	var deadline time.Time // from the first look on, which may have to wait for the agent
 	var last map[string]measure.Resource
@@ -246,24 +247,24 @@ func (c *churning) usage(ctx context.Context, before map[string]measure.Resource
 			return now, nil
 		}
 		last = now
-		c.env.Progress("idle", 1-math.Max(0, time.Until(deadline).Seconds()/c.own.Idle.Seconds()), 1)
+		c.Env.Progress("idle", 1-math.Max(0, time.Until(deadline).Seconds()/c.own.Idle.Seconds()), 1)
 	}
 }
 
 // look returns what relay and agent use, both after collections of their heaps.
 func (c *churning) look(ctx context.Context) (map[string]measure.Resource, error) {
-	relay := c.env.Target.Relays[0]
+	relay := c.Env.Target.Relays[0]
 	if relay.PID == 0 && relay.AdminURL == "" {
 		return nil, errors.New("churn: neither the relay's process nor its admin listener is known")
 	}
 	const waiting = "waiting for the agent's garbage collection"
-	c.env.Progress(waiting, 0, usage.WantedCollections)
-	agent, complete, err := usage.Collected(ctx, c.agent.Read, func(n int64) { c.env.Progress(waiting, float64(n), usage.WantedCollections) })
+	c.Env.Progress(waiting, 0, usage.WantedCollections)
+	agent, complete, err := usage.Collected(ctx, c.agent.Read, func(n int64) { c.Env.Progress(waiting, float64(n), usage.WantedCollections) })
 	if err != nil {
 		return nil, err
 	}
 	if !complete {
-		c.env.Out.Note(fmt.Sprintf("the agent didn't collect its heap within %v: agent_heap_growth may be garbage", usage.CollectionWait))
+		c.Env.Out.Note(fmt.Sprintf("the agent didn't collect its heap within %v: agent_heap_growth may be garbage", usage.CollectionWait))
 	}
 	c.agent.Close() // the relay is looked at without the connection
 	now, err := usage.Settled(ctx, relay.PID, relay.AdminURL)

@@ -21,6 +21,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/printer"
 	"github.com/fairlead/fairlead/loadtest/internal/skew"
 	"github.com/fairlead/fairlead/loadtest/internal/source"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 )
 
 // Whatever is timed from when a source's chunk was due crosses clocks, and
@@ -171,19 +172,19 @@ func TestDelayingProxyIsNotHalved(t *testing.T) {
 			return s
 		}
 		slos := []measure.SLO{slo("delivery_p99<=150ms"), slo("delivery_p99<=250ms"), slo("delivery_p99>=150ms"), slo("delivery_p50>5s")}
-		env := testEnv(Options{SLOs: slos}, fanout.Metrics...)
+		env := testEnv(stage.Options{SLOs: slos}, fanout.Metrics...)
 		clock, err := skew.Read(t.Context(), terminal, env.Out)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &stage{env: env, terminal: []*printer.Terminal{terminal}, clock: clock}
+		s := &stage.Stage{Env: env, Terminal: []*printer.Terminal{terminal}, Clock: clock}
 		rec := measure.NewRecorder()
 		rec.Begin(time.Now())
-		spec := s.stream(50, 64, time.Second)
+		spec := s.Stream(50, 64, time.Second)
 		h := &timing{checker: pattern.NewChecker(spec, func(k int, at time.Time) { rec.Latency("delivery").Record(spec.Due(k), at) })}
 		h.checker.Expect(0)
 		terminal.Follow(h)
-		if err := s.print(t.Context(), 0, spec); err != nil {
+		if err := s.Print(t.Context(), 0, spec); err != nil {
 			t.Fatal(err)
 		}
 		if err := terminal.Viewer.Await(t.Context(), "the stream", h.checker.Done); err != nil {
@@ -213,7 +214,7 @@ func TestDelayingProxyIsNotHalved(t *testing.T) {
 		if want := []string{"by clock", "holds", "by clock", "broken"}; !slices.Equal(got, want) {
 			t.Errorf("the verdicts are %q, want %q", got, want)
 		}
-		if env.undecided() {
+		if env.Undecided() {
 			t.Error("more blocks are asked for, which would not tell")
 		}
 	})
@@ -222,12 +223,12 @@ func TestDelayingProxyIsNotHalved(t *testing.T) {
 // The highest rate counts only what is in time however far the clocks are apart.
 func TestHighestRateKnowsTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		env := testEnv(Options{}, highestRate.Metrics...)
+		env := testEnv(stage.Options{}, highestRate.Metrics...)
 		clock, err := skew.Read(t.Context(), slowClock{}, env.Out)
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &climbing{stage: &stage{env: env, clock: clock}, own: &highestOptions{Within: 100 * time.Millisecond}}
+		c := &climbing{Stage: &stage.Stage{Env: env, Clock: clock}, own: &highestOptions{Within: 100 * time.Millisecond}}
 		if err := c.tellClock(); err != nil {
 			t.Fatal(err)
 		}
@@ -238,7 +239,7 @@ func TestHighestRateKnowsTheClock(t *testing.T) {
 		if err := c.tellClock(); err == nil || !strings.Contains(err.Error(), "--within") {
 			t.Errorf("what can't be told: %v", err)
 		}
-		c.clock = nil // it is ours
+		c.Clock = nil // it is ours
 		if err := c.tellClock(); err != nil {
 			t.Error(err)
 		}

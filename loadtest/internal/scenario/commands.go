@@ -9,10 +9,11 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/calls"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/protocol"
 )
 
-var commands = &Scenario{
+var commands = &stage.Scenario{
 	Name:    "commands",
 	Summary: "signed commands: how long one takes at a rate, and how many a second",
 	Long: `Commands are posted at the relay, signed by the control plane, executed by the
@@ -28,23 +29,23 @@ loadtest run commands --local --clients 32 --slo 'commands_rate>200'`,
 		{Name: "commands_rate", Unit: "1/s", Headline: true, Baseline: "direct_commands_rate", Help: "commands done a second by --clients that post one after the other"},
 		{Name: "failed_calls", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "commands without the outcome ok"},
 	},
-	Defaults: Options{Rate: 50, Duration: 2 * time.Second, Warmup: time.Second, Blocks: 9},
-	Flags: own(func(c *program.Command, own *commandsOptions) {
+	Defaults: stage.Options{Rate: 50, Duration: 2 * time.Second, Warmup: time.Second, Blocks: 9},
+	Flags: stage.Own(func(c *program.Command, own *commandsOptions) {
 		c.Int(&own.clients, "clients", 16, "`number` of clients for the highest rate")
 	}),
-	Prepare: func(o *Options) error {
+	Prepare: func(o *stage.Options) error {
 		if n := o.Own.(*commandsOptions).clients; n < 1 || n > protocol.MaxCommandsInFlight {
 			return fmt.Errorf("--clients must be from 1 to %d, which an agent executes at once", protocol.MaxCommandsInFlight)
 		}
 		return nil
 	},
-	Run: onStage(one, runCommands),
+	Run: stage.OnStage(stage.One, runCommands),
 }
 
 type commandsOptions struct{ clients int }
 
-func runCommands(ctx context.Context, s *stage) error {
-	env := s.env
+func runCommands(ctx context.Context, s *stage.Stage) error {
+	env := s.Env
 	near, bare, err := callers(ctx, s)
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ func runCommands(ctx context.Context, s *stage) error {
 	warm := a
 	warm.Duration = env.Options.Warmup
 	env.Progress("warm up", 0, 1)
-	for _, g := range groups(bare, near) {
+	for _, g := range stage.Groups(bare, near) {
 		if _, err := calls.Ask(ctx, g, calls.OrderCommands, warm); err != nil {
 			return err
 		}
@@ -61,8 +62,8 @@ func runCommands(ctx context.Context, s *stage) error {
 			return err
 		}
 	}
-	measured := func(g *generator.Group, phase, figure string) side {
-		return side{phase, []*generator.Group{g}, func(ctx context.Context, block int) error {
+	measured := func(g *generator.Group, phase, figure string) stage.Side {
+		return stage.Side{Phase: phase, Groups: []*generator.Group{g}, Run: func(ctx context.Context, block int) error {
 			if _, err := calls.Ask(ctx, g, calls.OrderCommands, a); err != nil {
 				return err
 			}
@@ -83,21 +84,21 @@ func runCommands(ctx context.Context, s *stage) error {
 
 // callers starts a worker for the deployment, and one for the baseline (nil
 // without).
-func callers(ctx context.Context, s *stage) (near, bare *generator.Group, err error) {
-	if near, err = callsFor(ctx, s, s.terminal[0].PTY); err != nil || s.env.Baseline == nil {
+func callers(ctx context.Context, s *stage.Stage) (near, bare *generator.Group, err error) {
+	if near, err = callsFor(ctx, s, s.Terminal[0].PTY); err != nil || s.Env.Baseline == nil {
 		return near, nil, err
 	}
-	bare, err = s.env.Generators.Start(ctx, calls.Kind, []any{calls.Spec{
-		Command: s.env.Baseline.CommandURL(), Files: s.env.Baseline.FilesURL(), CA: s.env.Baseline.CA(),
-		Prefix: "direct_", Seed: s.env.Options.Seed,
+	bare, err = s.Env.Generators.Start(ctx, calls.Kind, []any{calls.Spec{
+		Command: s.Env.Baseline.CommandURL(), Files: s.Env.Baseline.FilesURL(), CA: s.Env.Baseline.CA(),
+		Prefix: "direct_", Seed: s.Env.Options.Seed,
 	}})
 	return near, bare, err
 }
 
 // callsFor starts a worker for the deployment. Its commands are for a terminal.
-func callsFor(ctx context.Context, s *stage, pty protocol.PTYID) (*generator.Group, error) {
-	target := s.env.Target
-	return s.env.Generators.Start(ctx, calls.Kind, []any{calls.Spec{
-		Token: target.Owner().Token, Session: target.Session, PTY: pty, Relays: s.env.origins(), Seed: s.env.Options.Seed,
+func callsFor(ctx context.Context, s *stage.Stage, pty protocol.PTYID) (*generator.Group, error) {
+	target := s.Env.Target
+	return s.Env.Generators.Start(ctx, calls.Kind, []any{calls.Spec{
+		Token: target.Owner().Token, Session: target.Session, PTY: pty, Relays: s.Env.Origins(), Seed: s.Env.Options.Seed,
 	}})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/peer"
 	"github.com/fairlead/fairlead/loadtest/internal/printer"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/loadtest/internal/typist"
 	"github.com/fairlead/fairlead/loadtest/internal/usage"
 	"github.com/fairlead/fairlead/protocol"
@@ -22,7 +23,7 @@ import (
 	"github.com/fairlead/fairlead/tunnel/tunneltest/impair"
 )
 
-var echo = &Scenario{
+var echo = &stage.Scenario{
 	Name:    "echo",
 	Summary: "keystroke to echo, alone or while bulk is moved",
 	Long: `Somebody types at a fixed rate into a program that echoes each byte at once, and
@@ -57,12 +58,12 @@ loadtest/peers/ttyd.sh bin/loadtest run echo --local --slo 'echo_p50_peer_ratio<
 		{Name: bulk.Output, Kind: measure.KindCounter, Unit: "B", Help: "printed by the flooding terminal and received"},
 		{Name: bulk.Download, Kind: measure.KindCounter, Unit: "B", Help: "downloaded meanwhile"},
 		{Name: bulk.Skipped, Kind: measure.KindCounter, Unit: "B", LowerIsBetter: true, Help: "output of the flooding terminal that its viewer was told it would miss, being too slow"},
-	}, slices.Concat(exactEcho, exactness, legs.Metrics())...),
-	Defaults:  Options{Rate: 50, Duration: 4 * time.Second, Warmup: 2 * time.Second, Blocks: 9},
+	}, slices.Concat(stage.ExactEcho, stage.Exactness, legs.Metrics())...),
+	Defaults:  stage.Options{Rate: 50, Duration: 4 * time.Second, Warmup: 2 * time.Second, Blocks: 9},
 	Simulated: true,
-	Flags: func(c *program.Command, o *Options) {
+	Flags: func(c *program.Command, o *stage.Options) {
 		c.Bool(&o.Hops, "hops", false, "tell where the time of an echo goes; needs --local, and programs built with the tag hops")
-		own(echoFlags)(c, o)
+		stage.Own(echoFlags)(c, o)
 	},
 	Prepare: prepareEcho,
 	Run:     runEcho,
@@ -83,7 +84,7 @@ type echoOptions struct {
 	peer                     peerOption
 }
 
-func prepareEcho(o *Options) error {
+func prepareEcho(o *stage.Options) error {
 	own := o.Own.(*echoOptions)
 	switch {
 	case o.Hops && own.bulk:
@@ -109,7 +110,7 @@ func prepareEcho(o *Options) error {
 
 // An echoing is a run of the scenario.
 type echoing struct {
-	*stage
+	*stage.Stage
 	own  *echoOptions
 	rec  *measure.Recorder
 	near *typist.Typist // at the deployment
@@ -119,20 +120,20 @@ type echoing struct {
 	keys []legs.Key // of this block, with --hops; owned by near's viewer
 }
 
-func runEcho(ctx context.Context, env *Env) error {
+func runEcho(ctx context.Context, env *stage.Env) error {
 	e := &echoing{own: env.Options.Own.(*echoOptions), rec: measure.NewRecorder()}
 	e.rec.Process("generator-0")
-	for _, m := range exactness { // 0 without bulk
+	for _, m := range stage.Exactness { // 0 without bulk
 		e.rec.Counter(m.Name)
 	}
-	restore, err := env.unimpaired()
+	restore, err := env.Unimpaired()
 	if err != nil {
 		return err
 	}
-	if e.stage, err = newStage(ctx, env, 1); err != nil {
+	if e.Stage, err = stage.NewStage(ctx, env, 1); err != nil {
 		return err
 	}
-	defer e.stage.close()
+	defer e.Stage.Close()
 	defer func() { env.Out.Merge("rest", -1, e.rec.Snapshot()) }() // of a block that was cut off
 	end, err := e.open(ctx)
 	defer end()
@@ -150,7 +151,7 @@ func runEcho(ctx context.Context, env *Env) error {
 	if err := e.warmUp(ctx); err != nil {
 		return err
 	}
-	if err := env.EachBlock(ctx, "typing", side{run: e.block}); err != nil {
+	if err := env.EachBlock(ctx, "typing", stage.Side{Run: e.block}); err != nil {
 		return err
 	}
 	e.tellCarrier(ctx)
@@ -159,16 +160,16 @@ func runEcho(ctx context.Context, env *Env) error {
 
 // tellCarrier notes which carrier the tunnel has at the end.
 func (e *echoing) tellCarrier(ctx context.Context) {
-	if e.env.Local == nil {
+	if e.Env.Local == nil {
 		return
 	}
-	tunnels, err := usage.Tunnels(ctx, e.env.Local.Target().Relays[0].AdminURL)
+	tunnels, err := usage.Tunnels(ctx, e.Env.Local.Target().Relays[0].AdminURL)
 	if err != nil {
-		e.env.Log.Warn("the carrier isn't known", "err", err)
+		e.Env.Log.Warn("the carrier isn't known", "err", err)
 		return
 	}
 	for carrier := range tunnels {
-		e.env.Out.Note("at the end the tunnel went over " + carrier)
+		e.Env.Out.Note("at the end the tunnel went over " + carrier)
 	}
 }
 
@@ -183,10 +184,10 @@ func (e *echoing) endBulk(ctx context.Context) error {
 	if _, err := e.bulk.Ask(ctx, bulk.OrderEnd); err != nil {
 		return err
 	}
-	if n := e.env.Out.Count(bulk.Skipped, -1); n > 0 {
-		e.env.Out.Note(fmt.Sprintf("the viewer of the flood was moved ahead over %d bytes, and told so", n))
+	if n := e.Env.Out.Count(bulk.Skipped, -1); n > 0 {
+		e.Env.Out.Note(fmt.Sprintf("the viewer of the flood was moved ahead over %d bytes, and told so", n))
 	}
-	if e.env.Out.Count(bulk.Output, -1) == 0 || e.env.Out.Count(bulk.Download, -1) == 0 {
+	if e.Env.Out.Count(bulk.Output, -1) == 0 || e.Env.Out.Count(bulk.Download, -1) == 0 {
 		return errors.New("no bulk was moved, so the echo wasn't beside any")
 	}
 	return nil
@@ -200,32 +201,32 @@ func (e *echoing) open(ctx context.Context) (end func(), err error) {
 			f()
 		}
 	}
-	t := e.terminal[0]
+	t := e.Terminal[0]
 	if e.near, err = echoIn(ctx, t, e.rec, "echo"); err != nil {
 		return end, err
 	}
-	if e.env.Options.Hops {
+	if e.Env.Options.Hops {
 		e.near.Viewer.Do(func() {
 			e.near.Witness = e
 		})
 	}
-	if e.env.Baseline != nil {
-		if e.bare, err = echoBare(ctx, e.stage, e.rec); err != nil {
+	if e.Env.Baseline != nil {
+		if e.bare, err = echoBare(ctx, e.Stage, e.rec); err != nil {
 			return end, err
 		}
 		open = append(open, e.bare.Viewer.Close)
 	}
 	if at := e.own.peer.Peer; at != nil {
-		if e.peer, err = echoPeer(ctx, e.stage, at, e.rec); err != nil {
+		if e.peer, err = echoPeer(ctx, e.Stage, at, e.rec); err != nil {
 			return end, err
 		}
 		open = append(open, e.peer.Viewer.Close)
 	}
 	if e.own.bulk {
-		target := e.env.Target
-		e.bulk, err = e.env.Generators.Start(ctx, bulk.Kind, []any{bulk.Spec{
-			Token: target.Owner().Token, Session: target.Session, Relays: e.env.origins(),
-			Lane: protocol.TerminalLane(t.PTY), SameLane: e.own.sameLane, Seed: e.env.Options.Seed,
+		target := e.Env.Target
+		e.bulk, err = e.Env.Generators.Start(ctx, bulk.Kind, []any{bulk.Spec{
+			Token: target.Owner().Token, Session: target.Session, Relays: e.Env.Origins(),
+			Lane: protocol.TerminalLane(t.PTY), SameLane: e.own.sameLane, Seed: e.Env.Options.Seed,
 		}})
 		if err != nil {
 			return end, err
@@ -248,12 +249,12 @@ func echoIn(ctx context.Context, t *printer.Terminal, rec *measure.Recorder, lat
 }
 
 // echoBare is echoIn for a terminal that is wired straight to a WebSocket.
-func echoBare(ctx context.Context, s *stage, rec *measure.Recorder) (*typist.Typist, error) {
+func echoBare(ctx context.Context, s *stage.Stage, rec *measure.Recorder) (*typist.Typist, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	t, err := printer.Bare(ctx, s.owner, s.env.Baseline.TerminalURL("exec '"+self+"' source"), s.loop)
+	t, err := printer.Bare(ctx, s.Owner, s.Env.Baseline.TerminalURL("exec '"+self+"' source"), s.Loop)
 	if err != nil {
 		return nil, fmt.Errorf("the baseline's terminal: %w", err)
 	}
@@ -266,11 +267,11 @@ func echoBare(ctx context.Context, s *stage, rec *measure.Recorder) (*typist.Typ
 }
 
 // echoPeer is echoIn for a terminal of a peer's.
-func echoPeer(ctx context.Context, s *stage, at *peer.Peer, rec *measure.Recorder) (*typist.Typist, error) {
+func echoPeer(ctx context.Context, s *stage.Stage, at *peer.Peer, rec *measure.Recorder) (*typist.Typist, error) {
 	if err := at.Await(ctx); err != nil {
 		return nil, err
 	}
-	t, err := at.Echo(ctx, s.loop)
+	t, err := at.Echo(ctx, s.Loop)
 	if err != nil {
 		return nil, err
 	}
@@ -286,24 +287,24 @@ func (e *echoing) degrade(ctx context.Context) error {
 	if !e.own.blockUDP {
 		return nil
 	}
-	e.env.Progress("waiting for WebSocket", 0, 1)
-	e.env.Local.Shaper().UDP.Blackhole(impair.Duplex, true)
-	e.env.Out.Event(time.Now(), "UDP blocked")
-	return e.env.awaitCarrier(ctx, tunnel.CarrierWebSocket, otherCarrierWait)
+	e.Env.Progress("waiting for WebSocket", 0, 1)
+	e.Env.Local.Shaper().UDP.Blackhole(impair.Duplex, true)
+	e.Env.Out.Event(time.Now(), "UDP blocked")
+	return e.Env.AwaitCarrier(ctx, tunnel.CarrierWebSocket, otherCarrierWait)
 }
 
 // warmUp types for a while without measuring.
 func (e *echoing) warmUp(ctx context.Context) error {
-	e.env.Progress("warm up", 0, 1)
+	e.Env.Progress("warm up", 0, 1)
 	for _, t := range []*typist.Typist{e.bare, e.peer, e.near} {
 		if t == nil {
 			continue
 		}
-		if err := t.Type(ctx, e.env.Options.Rate, e.env.Options.Warmup); err != nil {
+		if err := t.Type(ctx, e.Env.Options.Rate, e.Env.Options.Warmup); err != nil {
 			return err
 		}
 	}
-	e.env.Out.Merge("warm up", -1, e.rec.Snapshot())
+	e.Env.Out.Merge("warm up", -1, e.rec.Snapshot())
 	e.rec.Begin(time.Now())
 	if e.bulk != nil {
 		return e.bulk.Begin(ctx, time.Now())
@@ -313,31 +314,31 @@ func (e *echoing) warmUp(ctx context.Context) error {
 
 // block types on all sides.
 func (e *echoing) block(ctx context.Context, block int) error {
-	typed := func(t *typist.Typist, phase string) side {
-		return side{phase, groups(e.bulk), func(ctx context.Context, block int) error {
-			err := t.Type(ctx, e.env.Options.Rate, e.env.Options.Duration)
-			if err == nil && t == e.near && e.env.Options.Hops {
+	typed := func(t *typist.Typist, phase string) stage.Side {
+		return stage.Side{Phase: phase, Groups: stage.Groups(e.bulk), Run: func(ctx context.Context, block int) error {
+			err := t.Type(ctx, e.Env.Options.Rate, e.Env.Options.Duration)
+			if err == nil && t == e.near && e.Env.Options.Hops {
 				err = e.tellLegs()
 			}
 			if err == nil {
-				e.env.Out.Merge(phase, block, e.rec.Snapshot())
+				e.Env.Out.Merge(phase, block, e.rec.Snapshot())
 			}
 			return err
 		}}
 	}
-	sides := []side{typed(e.near, "echo")}
+	sides := []stage.Side{typed(e.near, "echo")}
 	if e.bare != nil {
-		sides = []side{typed(e.bare, "direct"), sides[0]}
+		sides = []stage.Side{typed(e.bare, "direct"), sides[0]}
 	}
 	if e.peer != nil {
 		sides = append(sides, typed(e.peer, "peer"))
 	}
-	if err := inTurn(ctx, block, sides...); err != nil {
+	if err := stage.InTurn(ctx, block, sides...); err != nil {
 		return err
 	}
 	e.roundTrips(block)
-	besidePeer(e.env, "echo_p50", block)
-	besidePeer(e.env, "echo_p99", block)
+	besidePeer(e.Env, "echo_p50", block)
+	besidePeer(e.Env, "echo_p99", block)
 	return nil
 }
 
@@ -348,14 +349,14 @@ func (e *echoing) Echoed(sent, echoed time.Time) {
 
 // tellLegs records the legs of the keys that were typed since it was called before.
 func (e *echoing) tellLegs() error {
-	passings, err := legs.Read(e.env.Local.Target().Dir)
+	passings, err := legs.Read(e.Env.Local.Target().Dir)
 	if err != nil {
 		return program.Hint(err, "make hops builds the programs for --hops into bin/hops, --bin bin/hops takes them")
 	}
 	var keys []legs.Key
 	e.near.Viewer.Do(func() { keys, e.keys = e.keys, nil })
 	if whole := passings.Record(keys, e.rec); whole < len(keys) {
-		e.env.Out.Note(fmt.Sprintf("%d of %d keys weren't seen at every place, and have no legs", len(keys)-whole, len(keys)))
+		e.Env.Out.Note(fmt.Sprintf("%d of %d keys weren't seen at every place, and have no legs", len(keys)-whole, len(keys)))
 	}
 	return nil
 }
@@ -363,13 +364,13 @@ func (e *echoing) tellLegs() error {
 // roundTrips records the echo of a block in round trips of the impaired
 // network.
 func (e *echoing) roundTrips(block int) {
-	if e.env.Local == nil || e.env.Local.Shaper() == nil || e.env.Local.Shaper().RTT() == 0 {
+	if e.Env.Local == nil || e.Env.Local.Shaper() == nil || e.Env.Local.Shaper().RTT() == 0 {
 		return
 	}
-	rtt := e.env.Local.Shaper().RTT().Seconds()
+	rtt := e.Env.Local.Shaper().RTT().Seconds()
 	for _, name := range []string{"echo_p50", "echo_p99"} {
-		if values := e.env.Out.Blocks(name); len(values) > 0 {
-			e.env.Out.BlockAt(name+"_rtt", block, values[len(values)-1]/rtt)
+		if values := e.Env.Out.Blocks(name); len(values) > 0 {
+			e.Env.Out.BlockAt(name+"_rtt", block, values[len(values)-1]/rtt)
 		}
 	}
 }

@@ -17,10 +17,11 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/loadtest/internal/viewers"
 )
 
-var failover = &Scenario{
+var failover = &stage.Scenario{
 	Name:    "failover",
 	Summary: "relays that are killed while a terminal prints",
 	Long: `While a program in a real terminal prints, viewers check every byte and somebody
@@ -34,7 +35,7 @@ itself.`,
   loadtest run failover --local --relays 2 --slo 'resume_p50<=500ms' --slo 'resume_p99<=1s'
   loadtest run failover --target stage.json --kill-command 'fly machine kill 148e21e2'`,
 	Metrics: append([]measure.Metric{
-		received,
+		stage.Received,
 		{Name: "resume", Kind: measure.KindLatency, Help: "from the kill of a relay to a viewer's next output, of those who were on it", Headline: true},
 		{Name: "keystroke", Kind: measure.KindLatency, Help: "from when a key was due to the word that it was written to the terminal, kills included", Headline: true},
 		{Name: "lost_keys", Kind: measure.KindCounter, Help: "keystrokes that didn't reach the program", LowerIsBetter: true, MustBeZero: true},
@@ -45,13 +46,13 @@ itself.`,
 		{Name: "relay_restart", Unit: "s", Help: "from the kill to the relay's being ready again, with --local", LowerIsBetter: true},
 		{Name: "delivery", Kind: measure.KindLatency, CrossesClocks: true, Help: "from when a chunk was due to its arrival at a viewer, kills included"},
 		{Name: "join", Kind: measure.KindLatency, Help: "from the request for a ticket to the whole screen"},
-	}, exactness...),
-	Defaults: Options{Viewers: 50, Rate: 400, Chunk: 256, Duration: 3 * time.Second, Seed: 1},
-	Flags: own(func(c *program.Command, own *failoverOptions) {
+	}, stage.Exactness...),
+	Defaults: stage.Options{Viewers: 50, Rate: 400, Chunk: 256, Duration: 3 * time.Second, Seed: 1},
+	Flags: stage.Own(func(c *program.Command, own *failoverOptions) {
 		c.Int(&own.Kills, "kills", 5, "`number` of kills")
 		c.String(&own.Command, "kill-command", "", "`command` for sh that kills a relay, without --local")
 	}),
-	Prepare: func(o *Options) error {
+	Prepare: func(o *stage.Options) error {
 		if n := o.Own.(*failoverOptions).Kills; n < 1 {
 			return fmt.Errorf("--kills %d must be more than 0", n)
 		}
@@ -74,19 +75,19 @@ const (
 	endOfKeys = "\x04"
 )
 
-func runFailover(ctx context.Context, env *Env) error {
+func runFailover(ctx context.Context, env *stage.Env) error {
 	own := env.Options.Own.(*failoverOptions)
 	if env.Local == nil && own.Command == "" {
 		return errors.New("failover: --kill-command is needed to kill a relay that isn't ours")
 	}
-	s, err := newStage(ctx, env, 1)
+	s, err := stage.NewStage(ctx, env, 1)
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	f := &failing{stage: s, own: own, random: rand.New(rand.NewPCG(env.Options.Seed, 0xfa11)), rec: measure.NewRecorder()}
+	defer s.Close()
+	f := &failing{Stage: s, own: own, random: rand.New(rand.NewPCG(env.Options.Seed, 0xfa11)), rec: measure.NewRecorder()}
 	f.rec.Begin(time.Now())
-	if f.group, err = s.bring(ctx, audience{each: env.Options.Viewers, rate: env.Options.Rate}, "join"); err != nil {
+	if f.group, err = s.Bring(ctx, stage.Audience{Each: env.Options.Viewers, Rate: env.Options.Rate}, "join"); err != nil {
 		return err
 	}
 	for i := range own.Kills {
@@ -103,12 +104,12 @@ func runFailover(ctx context.Context, env *Env) error {
 	}
 	env.Progress("kills", float64(own.Kills), float64(own.Kills))
 	env.Out.Value("kills", float64(own.Kills))
-	return s.clock.Settle(ctx)
+	return s.Clock.Settle(ctx)
 }
 
 // failing is the scenario's state.
 type failing struct {
-	*stage
+	*stage.Stage
 	own    *failoverOptions
 	group  *generator.Group
 	random *rand.Rand
@@ -121,18 +122,18 @@ type failing struct {
 // round prints a stream, kills a relay at a random moment of it, and records
 // the outcome.
 func (f *failing) round(ctx context.Context, n int) error {
-	o := f.env.Options
+	o := f.Env.Options
 	if err := f.group.Phase(ctx, "failover", n); err != nil {
 		return err
 	}
-	spec := f.stream(o.Rate, o.Chunk, o.Duration)
-	if err := arm(ctx, f.group, viewers.Arm{Streams: streams(spec)}); err != nil {
+	spec := f.Stream(o.Rate, o.Chunk, o.Duration)
+	if err := stage.Arm(ctx, f.group, viewers.Arm{Streams: stage.Streams(spec)}); err != nil {
 		return err
 	}
-	if err := f.print(ctx, 0, spec); err != nil {
+	if err := f.Print(ctx, 0, spec); err != nil {
 		return err
 	}
-	if err := f.terminal[0].Order(ctx, "keys"); err != nil {
+	if err := f.Terminal[0].Order(ctx, "keys"); err != nil {
 		return err
 	}
 	typing := f.startTyping(ctx)
@@ -147,7 +148,7 @@ func (f *failing) round(ctx context.Context, n int) error {
 	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
-	if err := f.conclude(ctx, n, endOf(spec)); err != nil {
+	if err := f.conclude(ctx, n, stage.EndOf(spec)); err != nil {
 		return err
 	}
 	return f.verifyKeys(ctx, typed)
@@ -158,26 +159,26 @@ func (f *failing) kill(ctx context.Context, at time.Time) (killed time.Time, bac
 	if err := pause.Until(ctx, at); err != nil {
 		return killed, nil, err
 	}
-	if f.env.Local == nil || f.own.Command != "" {
+	if f.Env.Local == nil || f.own.Command != "" {
 		killed = time.Now()
-		f.env.Out.Event(killed, "relay killed")
+		f.Env.Out.Event(killed, "relay killed")
 		out, err := exec.CommandContext(ctx, "sh", "-c", f.own.Command).CombinedOutput()
 		if err != nil {
 			return killed, nil, fmt.Errorf("--kill-command: %w: %s", err, out)
 		}
 		return killed, func(context.Context) error { return nil }, nil
 	}
-	victim := f.random.IntN(len(f.env.Target.Relays))
-	killed, ready, err := f.env.Local.Kill(victim)
+	victim := f.random.IntN(len(f.Env.Target.Relays))
+	killed, ready, err := f.Env.Local.Kill(victim)
 	if err != nil {
 		return killed, nil, err
 	}
-	f.env.Out.Event(killed, fmt.Sprintf("relay %d killed", victim+1))
+	f.Env.Out.Event(killed, fmt.Sprintf("relay %d killed", victim+1))
 	restarted := make(chan error, 1)
 	go func() { // back receives; ends by itself after 30 s at most
 		err := ready(ctx)
 		if err == nil {
-			f.env.Out.Block("relay_restart", time.Since(killed).Seconds())
+			f.Env.Out.Block("relay_restart", time.Since(killed).Seconds())
 		}
 		restarted <- err
 	}()
@@ -196,7 +197,7 @@ func (f *failing) awaitResumed(ctx context.Context, killed time.Time) error {
 	}
 	f.rec.Counter("not_resumed").Add(int64(sum.Affected - sum.Back))
 	if sum.Back < sum.Affected {
-		f.env.Say("%d of %d viewers had no output again %v after the kill", sum.Affected-sum.Back, sum.Affected, resumeWait)
+		f.Env.Say("%d of %d viewers had no output again %v after the kill", sum.Affected-sum.Back, sum.Affected, resumeWait)
 	}
 	return nil
 }
@@ -206,8 +207,8 @@ func (f *failing) conclude(ctx context.Context, n int, end time.Time) error {
 	if now := time.Now(); now.After(end) {
 		end = now // what was held up by the kill has its time
 	}
-	tally, err := finish(ctx, f.group, end)
-	f.env.complain(fmt.Sprintf("kill %d: ", n+1), tally)
+	tally, err := stage.Finish(ctx, f.group, end)
+	f.Env.Complain(fmt.Sprintf("kill %d: ", n+1), tally)
 	return err
 }
 
@@ -225,7 +226,7 @@ func (f *failing) startTyping(ctx context.Context) func() (string, error) {
 		for i := 0; pause.Until(until, due) == nil; i++ {
 			key, when := alphabet[i%len(alphabet):i%len(alphabet)+1], due
 			waiting, cancel := context.WithTimeout(ctx, resumeWait)
-			failed = f.terminal[0].Viewer.Type(waiting, key, func(at time.Time) { latency.Record(when, at) })
+			failed = f.Terminal[0].Viewer.Type(waiting, key, func(at time.Time) { latency.Record(when, at) })
 			cancel()
 			if failed != nil {
 				return
@@ -243,7 +244,7 @@ func (f *failing) startTyping(ctx context.Context) func() (string, error) {
 
 // verifyKeys asks the program which keys it got.
 func (f *failing) verifyKeys(ctx context.Context, typed string) error {
-	t := f.terminal[0]
+	t := f.Terminal[0]
 	if err := t.Order(ctx, endOfKeys+"clock"); err != nil { // the line is an order again
 		return err
 	}
@@ -263,6 +264,6 @@ func (f *failing) verifyKeys(ctx context.Context, typed string) error {
 		scrambled = 1
 	}
 	f.rec.Counter("scrambled_keys").Add(scrambled)
-	f.env.Out.Merge("failover", -1, f.rec.Snapshot())
+	f.Env.Out.Merge("failover", -1, f.rec.Snapshot())
 	return nil
 }

@@ -10,12 +10,13 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/calls"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/loadtest/internal/typist"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-var files = &Scenario{
+var files = &stage.Scenario{
 	Name:    "files",
 	Summary: "files up and down, large and small, beside somebody who types",
 	Long: `Uploads and downloads a large file through the relay, then writes and reads small
@@ -41,20 +42,20 @@ loadtest run files --local --bytes 536870912 --slo 'download_throughput_ratio>=0
 		{Name: "echo_alone", Kind: measure.KindLatency, Help: "keystroke to echo while nothing else happens"},
 		{Name: "corrupt_files", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "files that came back as others"},
 		{Name: "failed_calls", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "requests that failed"},
-	}, exactEcho...),
-	Defaults: Options{Rate: 50, Duration: 2 * time.Second, Warmup: time.Second, Blocks: 9},
-	Flags: own(func(c *program.Command, own *filesOptions) {
+	}, stage.ExactEcho...),
+	Defaults: stage.Options{Rate: 50, Duration: 2 * time.Second, Warmup: time.Second, Blocks: 9},
+	Flags: stage.Own(func(c *program.Command, own *filesOptions) {
 		c.Int(&own.large, "bytes", 32<<20, "`size` of the large file")
 		c.Int(&own.small, "small-bytes", 4<<10, "`size` of the small ones")
 	}),
-	Prepare: func(o *Options) error {
+	Prepare: func(o *stage.Options) error {
 		own := o.Own.(*filesOptions)
 		if own.large < 1 || own.small < 1 || own.large > maxLarge || own.small > own.large {
 			return errors.New("--bytes and --small-bytes must be from 1 to 1 GiB, the small ones smaller")
 		}
 		return nil
 	},
-	Run: onStage(one, runFiles),
+	Run: stage.OnStage(stage.One, runFiles),
 }
 
 const (
@@ -69,7 +70,7 @@ type filesOptions struct{ large, small int }
 
 // A filing is a run of the scenario.
 type filing struct {
-	*stage
+	*stage.Stage
 	own        *filesOptions
 	near, bare *generator.Group
 	plain      *generator.Group // of the bare server without TLS; nil as bare is
@@ -78,9 +79,9 @@ type filing struct {
 	busy, idle *typist.Typist // the same person, recorded apart
 }
 
-func runFiles(ctx context.Context, s *stage) (err error) {
-	env := s.env
-	f := &filing{stage: s, own: env.Options.Own.(*filesOptions), rec: measure.NewRecorder()}
+func runFiles(ctx context.Context, s *stage.Stage) (err error) {
+	env := s.Env
+	f := &filing{Stage: s, own: env.Options.Own.(*filesOptions), rec: measure.NewRecorder()}
 	f.rec.Process("generator-0")
 	if f.near, f.bare, err = callers(ctx, s); err != nil {
 		return err
@@ -91,7 +92,7 @@ func runFiles(ctx context.Context, s *stage) (err error) {
 	if f.tunnel != nil {
 		defer f.tunnel.Close()
 	}
-	t := f.terminal[0]
+	t := f.Terminal[0]
 	if _, err := t.Ask(ctx, "echo", "echoing"); err != nil {
 		return err
 	}
@@ -100,25 +101,25 @@ func runFiles(ctx context.Context, s *stage) (err error) {
 	f.busy.Listen()
 	f.idle.Listen()
 	env.Progress("warm up", 0, 1)
-	for _, g := range groups(f.bare, f.near) {
+	for _, g := range stage.Groups(f.bare, f.near) {
 		if _, err := calls.Ask(ctx, g, calls.OrderUpload, calls.Args{Bytes: f.own.large}); err != nil {
 			return err
 		}
 	}
-	if err := beginAll(ctx, f.bare, f.near, f.plain); err != nil {
+	if err := stage.BeginAll(ctx, f.bare, f.near, f.plain); err != nil {
 		return err
 	}
 	f.rec.Begin(time.Now())
-	return env.EachBlock(ctx, "files", side{run: f.block})
+	return env.EachBlock(ctx, "files", stage.Side{Run: f.block})
 }
 
 // openParts opens what measures the two parts of a download's way.
 func (f *filing) openParts(ctx context.Context) (err error) {
-	b := f.env.Baseline
+	b := f.Env.Baseline
 	if b == nil {
 		return nil
 	}
-	f.plain, err = f.env.Generators.Start(ctx, calls.Kind, []any{calls.Spec{Files: b.PlainFilesURL(), Prefix: "http_", Seed: f.env.Options.Seed}})
+	f.plain, err = f.Env.Generators.Start(ctx, calls.Kind, []any{calls.Spec{Files: b.PlainFilesURL(), Prefix: "http_", Seed: f.Env.Options.Seed}})
 	if err == nil {
 		f.tunnel, err = b.DialTunnel(ctx, "", tunnel.CarrierQUIC, protocol.NewSandboxID())
 	}
@@ -135,41 +136,41 @@ func (f *filing) block(ctx context.Context, block int) error {
 	}
 	var rates []float64
 	for _, name := range []string{"download_throughput", "tunnel_throughput", "http_throughput"} {
-		of := f.env.Out.Blocks(name)
+		of := f.Env.Out.Blocks(name)
 		rates = append(rates, of[len(of)-1])
 	}
-	f.env.Out.BlockAt("download_of_serial", block, rates[0]*(1/rates[1]+1/rates[2]))
+	f.Env.Out.BlockAt("download_of_serial", block, rates[0]*(1/rates[1]+1/rates[2]))
 	return nil
 }
 
 // both moves files on both sides, and measures the parts of a download's way.
 func (f *filing) both(ctx context.Context, block int) error {
-	sides := []side{
-		{"direct", []*generator.Group{f.bare}, func(ctx context.Context, block int) error {
+	sides := []stage.Side{
+		{Phase: "direct", Groups: []*generator.Group{f.bare}, Run: func(ctx context.Context, block int) error {
 			return f.move(ctx, f.bare, "direct_", block)
 		}},
-		{"http", []*generator.Group{f.plain}, func(ctx context.Context, block int) error {
+		{Phase: "http", Groups: []*generator.Group{f.plain}, Run: func(ctx context.Context, block int) error {
 			return f.large(ctx, f.plain, calls.OrderDownload, "http_throughput", block)
 		}},
-		{"files", []*generator.Group{f.near}, func(ctx context.Context, block int) error {
+		{Phase: "files", Groups: []*generator.Group{f.near}, Run: func(ctx context.Context, block int) error {
 			return f.typed(ctx, "files", block, f.busy, func(ctx context.Context) error { return f.move(ctx, f.near, "", block) })
 		}},
 	}
 	if f.tunnel != nil {
-		sides = append(sides, side{"tunnel", nil, func(ctx context.Context, block int) error {
+		sides = append(sides, stage.Side{Phase: "tunnel", Groups: nil, Run: func(ctx context.Context, block int) error {
 			t, err := f.tunnel.SendBulk(ctx, tunnelTime)
 			if err == nil {
-				f.env.Out.BlockAt("tunnel_throughput", block, t.Rate())
+				f.Env.Out.BlockAt("tunnel_throughput", block, t.Rate())
 			}
 			return err
 		}})
 	}
-	return inTurn(ctx, block, sides...)
+	return stage.InTurn(ctx, block, sides...)
 }
 
 // typed types until do has returned, and for at least a second.
 func (f *filing) typed(ctx context.Context, phase string, block int, t *typist.Typist, do func(context.Context) error) error {
-	f.terminal[0].Follow(t)
+	f.Terminal[0].Follow(t)
 	done := make(chan error, 1)
 	go func() { done <- do(ctx) }() // received below
 	var err error
@@ -184,7 +185,7 @@ func (f *filing) typed(ctx context.Context, phase string, block int, t *typist.T
 			}
 		}
 	}
-	f.env.Out.Merge(phase, block, f.rec.Snapshot())
+	f.Env.Out.Merge(phase, block, f.rec.Snapshot())
 	return err
 }
 
@@ -192,7 +193,7 @@ func (f *filing) typed(ctx context.Context, phase string, block int, t *typist.T
 func (f *filing) large(ctx context.Context, g *generator.Group, order, figure string, block int) error {
 	done, err := calls.Ask(ctx, g, order, calls.Args{Bytes: f.own.large})
 	if err == nil {
-		f.env.Out.BlockAt(figure, block, float64(f.own.large)/done.Took.Seconds())
+		f.Env.Out.BlockAt(figure, block, float64(f.own.large)/done.Took.Seconds())
 	}
 	return err
 }
@@ -204,6 +205,6 @@ func (f *filing) move(ctx context.Context, g *generator.Group, prefix string, bl
 			return err
 		}
 	}
-	_, err := calls.Ask(ctx, g, calls.OrderSmall, calls.Args{Rate: f.env.Options.Rate, Duration: f.env.Options.Duration, Bytes: f.own.small})
+	_, err := calls.Ask(ctx, g, calls.OrderSmall, calls.Args{Rate: f.Env.Options.Rate, Duration: f.Env.Options.Duration, Bytes: f.own.small})
 	return err
 }

@@ -11,10 +11,11 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/pattern"
 	"github.com/fairlead/fairlead/loadtest/internal/printer"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/loadtest/internal/usage"
 )
 
-var flood = &Scenario{
+var flood = &stage.Scenario{
 	Name:    "flood",
 	Summary: "one terminal that prints as fast as it is read, watched by who controls it",
 	Long: `A program in a real terminal prints as much as is taken, and one viewer, who
@@ -26,7 +27,7 @@ bytes as came in --duration at the rate of the block before. The program's outpu
 costs little to make and to check, so that the rates are those of what is between.`,
 	Example: `loadtest run flood --local --slo 'flood_throughput_ratio>=0.5'`,
 	Metrics: []measure.Metric{
-		received,
+		stage.Received,
 		{Name: "flood_throughput", Unit: "B/s", Headline: true, Baseline: "direct_throughput", Help: "printed by the terminal and received by its controller"},
 		{Name: "agent_cpu_per_mb", Unit: "s", Headline: true, LowerIsBetter: true, Help: "CPU time of the sandbox's agent for a million bytes"},
 		{Name: "relay_cpu_per_mb", Unit: "s", Headline: true, LowerIsBetter: true, Help: "CPU time of the relays for the same"},
@@ -34,8 +35,8 @@ costs little to make and to check, so that the rates are those of what is betwee
 		{Name: "lost_bytes", Kind: measure.KindCounter, Unit: "B", Headline: true, LowerIsBetter: true, MustBeZero: true, Help: "printed, and not received as they were"},
 		{Name: "wrong_bytes", Kind: measure.KindCounter, Unit: "B", LowerIsBetter: true, MustBeZero: true, Help: "received, and not what was printed there"},
 	},
-	Defaults: Options{Duration: 2 * time.Second, Blocks: 9, Seed: 1},
-	Run:      onStage(one, runFlood),
+	Defaults: stage.Options{Duration: 2 * time.Second, Blocks: 9, Seed: 1},
+	Run:      stage.OnStage(stage.One, runFlood),
 }
 
 const (
@@ -50,7 +51,7 @@ const (
 // A flooded is one side of the scenario: a terminal, and who hears its output.
 type flooded struct {
 	// Static after construction.
-	stage    *stage
+	stage    *stage.Stage
 	terminal *printer.Terminal
 	rec      *measure.Recorder
 	received *measure.Counter
@@ -64,10 +65,10 @@ type flooded struct {
 	over    chan struct{} // closed when all has come, or can't come any more
 }
 
-func runFlood(ctx context.Context, s *stage) error {
-	env := s.env
-	near := floodedBy(s, s.terminal[0], "flood_throughput")
-	near.costs = map[string][]int{"relay_cpu_per_mb": env.relayPIDs()}
+func runFlood(ctx context.Context, s *stage.Stage) error {
+	env := s.Env
+	near := floodedBy(s, s.Terminal[0], "flood_throughput")
+	near.costs = map[string][]int{"relay_cpu_per_mb": env.RelayPIDs()}
 	if len(env.Target.Sandboxes) == 1 {
 		near.costs["agent_cpu_per_mb"] = []int{env.Target.Sandboxes[0].PID}
 	}
@@ -77,7 +78,7 @@ func runFlood(ctx context.Context, s *stage) error {
 		if err != nil {
 			return err
 		}
-		t, err := printer.Bare(ctx, s.owner, env.Baseline.TerminalURL("exec '"+self+"' source"), s.loop)
+		t, err := printer.Bare(ctx, s.Owner, env.Baseline.TerminalURL("exec '"+self+"' source"), s.Loop)
 		if err != nil {
 			return fmt.Errorf("the baseline's terminal: %w", err)
 		}
@@ -87,32 +88,32 @@ func runFlood(ctx context.Context, s *stage) error {
 		all = append(all, bare)
 	}
 	env.Progress("warm up", 0, 1)
-	var sides []side
+	var sides []stage.Side
 	for _, f := range all {
 		if err := f.pour(ctx, -1, firstFlood); err != nil {
 			return err
 		}
 		f.rec.Begin(time.Now())
-		sides = append(sides, side{run: f.block})
+		sides = append(sides, stage.Side{Run: f.block})
 	}
 	return env.EachBlock(ctx, "flood", sides...)
 }
 
 // floodedBy returns the side of a terminal.
-func floodedBy(s *stage, t *printer.Terminal, figure string) *flooded {
+func floodedBy(s *stage.Stage, t *printer.Terminal, figure string) *flooded {
 	f := &flooded{stage: s, terminal: t, rec: measure.NewRecorder(), figure: figure}
-	f.received = f.rec.Counter(received.Name)
+	f.received = f.rec.Counter(stage.Received.Name)
 	f.rec.Process("generator-0")
 	return f
 }
 
 // block has the terminal print for about as long as a block takes.
 func (f *flooded) block(ctx context.Context, block int) error {
-	size := max(firstFlood, int64(f.rate*f.stage.env.Options.Duration.Seconds()))
+	size := max(firstFlood, int64(f.rate*f.stage.Env.Options.Duration.Seconds()))
 	var costs []func()
 	for figure, pids := range f.costs {
 		used := usage.CPU(pids...)
-		costs = append(costs, func() { f.stage.env.tellCost(figure, block, used, size/1e6) })
+		costs = append(costs, func() { f.stage.Env.TellCost(figure, block, used, size/1e6) })
 	}
 	if err := f.pour(ctx, block, size); err != nil {
 		return err
@@ -120,14 +121,14 @@ func (f *flooded) block(ctx context.Context, block int) error {
 	for _, tell := range costs {
 		tell()
 	}
-	f.stage.env.Out.BlockAt(f.figure, block, f.rate)
+	f.stage.Env.Out.BlockAt(f.figure, block, f.rate)
 	return nil
 }
 
 // pour has the terminal print so many bytes, and counts what doesn't come of them.
 func (f *flooded) pour(ctx context.Context, block int, size int64) error {
-	f.stage.streams++
-	spec := pattern.Flood{Seed: f.stage.env.Options.Seed<<16 + uint64(f.stage.streams), Bytes: size}
+	f.stage.Streams++
+	spec := pattern.Flood{Seed: f.stage.Env.Options.Seed<<16 + uint64(f.stage.Streams), Bytes: size}
 	over := make(chan struct{})
 	f.terminal.Viewer.Do(func() { f.checker, f.over = pattern.NewFloodChecker(spec), over })
 	f.terminal.Follow(f)
@@ -152,7 +153,7 @@ func (f *flooded) pour(ctx context.Context, block int, size int64) error {
 	f.terminal.Viewer.Do(func() { lost, wrong, f.rate = f.checker.Lost(), f.checker.Wrong(), f.checker.Rate() })
 	f.rec.Counter("lost_bytes").Add(lost)
 	f.rec.Counter("wrong_bytes").Add(wrong)
-	f.stage.env.Out.Merge(f.figure, block, f.rec.Snapshot())
+	f.stage.Env.Out.Merge(f.figure, block, f.rec.Snapshot())
 	if lost != 0 || wrong != 0 {
 		return fmt.Errorf("of a flood of %d bytes %d didn't come as they were printed", size, lost+wrong)
 	}

@@ -11,10 +11,11 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/pattern"
 	"github.com/fairlead/fairlead/loadtest/internal/peer"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/loadtest/internal/viewers"
 )
 
-var highestRate = &Scenario{
+var highestRate = &stage.Scenario{
 	Name:    "highest-rate",
 	Summary: "one terminal, many viewers: the most chunks a second that come in time",
 	Long: `A program in a real terminal prints numbered chunks at a fixed rate, to which all
@@ -35,7 +36,7 @@ nobody said would be left out are.`,
 loadtest run highest-rate --local --within 50ms --duration 3s
 loadtest/peers/centrifugo.sh bin/loadtest run highest-rate --local --viewers 100`,
 	Metrics: []measure.Metric{
-		received,
+		stage.Received,
 		{Name: "highest_rate", Unit: "chunks/s", Headline: true, Baseline: "baseline_highest_rate", Help: "printed by the terminal, while every viewer gets each of them in time"},
 		{Name: "peer_highest_rate", Unit: "chunks/s", Headline: true, Help: "the same of Centrifugo"},
 		{Name: "highest_rate_peer_ratio", Headline: true, Help: "highest_rate of each block divided by peer_highest_rate"},
@@ -46,19 +47,19 @@ loadtest/peers/centrifugo.sh bin/loadtest run highest-rate --local --viewers 100
 		{Name: "duplicate_bytes", Kind: measure.KindCounter, Unit: "B", LowerIsBetter: true, MustBeZero: true, Help: "bytes that a viewer got twice"},
 		{Name: "skipped_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes that viewers were told they would miss, at rates that were too high"},
 	},
-	Defaults: Options{Viewers: 200, Rate: 40, Chunk: 1024, Duration: 1500 * time.Millisecond, Blocks: 9, Seed: 1},
-	Flags: own(func(c *program.Command, own *highestOptions) {
+	Defaults: stage.Options{Viewers: 200, Rate: 40, Chunk: 1024, Duration: 1500 * time.Millisecond, Blocks: 9, Seed: 1},
+	Flags: stage.Own(func(c *program.Command, own *highestOptions) {
 		c.Duration(&own.Within, "within", 100*time.Millisecond, "the 99th percentile of delivery up to which a rate counts")
 		declarePeer(c, &own.peer, peer.Centrifugo)
 	}),
-	Prepare: func(o *Options) error {
+	Prepare: func(o *stage.Options) error {
 		if o.Own.(*highestOptions).Within <= 0 {
 			return errors.New("--within must be more than 0")
 		}
 		return o.Own.(*highestOptions).peer.load()
 	},
 	FindsLimit: true,
-	Run:        onStage(one, runHighestRate),
+	Run:        stage.OnStage(stage.One, runHighestRate),
 }
 
 type highestOptions struct {
@@ -91,14 +92,14 @@ type climber struct {
 
 // climbing is the scenario's state.
 type climbing struct {
-	*stage
+	*stage.Stage
 	own   *highestOptions
 	tried int // rates so far, of all sides
 }
 
-func runHighestRate(ctx context.Context, s *stage) error {
-	env := s.env
-	c := &climbing{stage: s, own: env.Options.Own.(*highestOptions)}
+func runHighestRate(ctx context.Context, s *stage.Stage) error {
+	env := s.Env
+	c := &climbing{Stage: s, own: env.Options.Own.(*highestOptions)}
 	if err := c.tellClock(); err != nil {
 		return err
 	}
@@ -108,12 +109,12 @@ func runHighestRate(ctx context.Context, s *stage) error {
 	}
 	// The rate at which the first block begins is found before anything is
 	// recorded.
-	var sides []side
+	var sides []stage.Side
 	for _, who := range climbers {
 		if who.rate, err = near(who.rate, c.twice(ctx, who)); err != nil {
 			return err
 		}
-		sides = append(sides, side{run: func(ctx context.Context, block int) error {
+		sides = append(sides, stage.Side{Run: func(ctx context.Context, block int) error {
 			rate, err := c.climb(ctx, who)
 			if err == nil {
 				env.Out.BlockAt(who.prefix+"highest_rate", block, rate)
@@ -121,8 +122,8 @@ func runHighestRate(ctx context.Context, s *stage) error {
 			return err
 		}})
 	}
-	return env.EachBlock(ctx, "blocks", side{run: func(ctx context.Context, block int) error {
-		if err := inTurn(ctx, block, sides...); err != nil {
+	return env.EachBlock(ctx, "blocks", stage.Side{Run: func(ctx context.Context, block int) error {
+		if err := stage.InTurn(ctx, block, sides...); err != nil {
 			return err
 		}
 		besidePeer(env, "highest_rate", block)
@@ -133,11 +134,11 @@ func runHighestRate(ctx context.Context, s *stage) error {
 // tellClock says what the error of the clocks makes of --within: only what is in
 // time however far they are apart counts.
 func (c *climbing) tellClock() error {
-	switch apart := c.clock.Error(); {
+	switch apart := c.Clock.Error(); {
 	case apart >= c.own.Within:
 		return fmt.Errorf("the source's clock and ours are known to agree within ± %v only: whether chunks come within %v (--within) can't be told from here", apart, c.own.Within)
 	case apart > 0:
-		c.env.Out.Note(fmt.Sprintf("the clocks may be %v apart, so only rates count at which chunks come within %v: the highest rate may be higher, not lower", apart, c.own.Within-apart))
+		c.Env.Out.Note(fmt.Sprintf("the clocks may be %v apart, so only rates count at which chunks come within %v: the highest rate may be higher, not lower", apart, c.own.Within-apart))
 	}
 	return nil
 }
@@ -148,12 +149,12 @@ const looks = 20
 
 // come makes all viewers join, on all sides.
 func (c *climbing) come(ctx context.Context) ([]*climber, error) {
-	o, baseline := c.env.Options, c.env.Baseline
+	o, baseline := c.Env.Options, c.Env.Baseline
 	climbers := []*climber{{
-		rate: o.Rate, within: c.own.Within - c.clock.Error(),
-		send: func(ctx context.Context, spec pattern.Spec) error { return c.print(ctx, 0, spec) },
+		rate: o.Rate, within: c.own.Within - c.Clock.Error(),
+		send: func(ctx context.Context, spec pattern.Spec) error { return c.Print(ctx, 0, spec) },
 		settle: func(ctx context.Context) error {
-			_, err := c.terminal[0].Ask(ctx, "lag", "lag ") // obeyed after what is under way
+			_, err := c.Terminal[0].Ask(ctx, "lag", "lag ") // obeyed after what is under way
 			return err
 		},
 	}}
@@ -189,10 +190,10 @@ func (c *climbing) come(ctx context.Context) ([]*climber, error) {
 	extra := (len(specs) - 1) * o.Viewers
 	for i, who := range climbers {
 		var err error
-		if who.group, err = c.gather(ctx, audience{each: o.Viewers, spec: specs[i], rate: o.Rate, extra: extra}); err != nil {
+		if who.group, err = c.Gather(ctx, stage.Audience{Each: o.Viewers, Spec: specs[i], Rate: o.Rate, Extra: extra}); err != nil {
 			return nil, err
 		}
-		if err := c.join(ctx, who.group, o.Viewers); err != nil {
+		if err := c.Join(ctx, who.group, o.Viewers); err != nil {
 			return nil, err
 		}
 		if who.prefix == "peer_" { // joined means that the socket is open
@@ -270,20 +271,20 @@ func highest(from float64, holds func(rate float64) (bool, error)) (float64, err
 
 // holds reports whether all viewers get all chunks in time at a rate.
 func (c *climbing) holds(ctx context.Context, who *climber, rate float64) (bool, error) {
-	o := c.env.Options
+	o := c.Env.Options
 	name := who.prefix + "delivery"
 	c.tried++ // the block of the latency: each rate has its own
 	if err := who.group.Phase(ctx, fmt.Sprintf("%shighest rate", who.prefix), c.tried); err != nil {
 		return false, err
 	}
-	spec := c.stream(rate, o.Chunk, o.Duration)
-	if err := arm(ctx, who.group, viewers.Arm{Streams: streams(spec), Delivery: name}); err != nil {
+	spec := c.Stream(rate, o.Chunk, o.Duration)
+	if err := stage.Arm(ctx, who.group, viewers.Arm{Streams: stage.Streams(spec), Delivery: name}); err != nil {
 		return false, err
 	}
 	if err := who.send(ctx, spec); err != nil {
 		return false, err
 	}
-	tally, err := finishBy(ctx, who.group, endOf(spec).Add(hopeless*who.within))
+	tally, err := stage.FinishBy(ctx, who.group, stage.EndOf(spec).Add(hopeless*who.within))
 	if err != nil {
 		return false, err
 	}
@@ -291,6 +292,6 @@ func (c *climbing) holds(ctx context.Context, who *climber, rate float64) (bool,
 		return false, err
 	}
 	whole := tally.Chunks == int64(o.Viewers)*int64(spec.Chunks)
-	p99 := c.env.Out.Blocks(name + "_p99")
+	p99 := c.Env.Out.Blocks(name + "_p99")
 	return whole && len(p99) > 0 && p99[len(p99)-1] <= who.within.Seconds(), nil
 }

@@ -11,11 +11,12 @@ import (
 	"github.com/fairlead/fairlead/deploy/program/pause"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/loadtest/internal/usage"
 	"github.com/fairlead/fairlead/loadtest/internal/viewers"
 )
 
-var joinStorm = &Scenario{
+var joinStorm = &stage.Scenario{
 	Name:    "join-storm",
 	Summary: "many viewers who come while a terminal prints",
 	Long: `While a program in a real terminal prints, viewers arrive at fixed times, each
@@ -34,7 +35,7 @@ join. The generators are on the same processors: what they use is told.`,
   loadtest run join-storm --local --viewers 5000 --join-rate 0 --slo 'join_all<=2s' --slo 'join_p99<=500ms'
   loadtest run join-storm --local --slo 'join_p99<=1s' --slo 'delivery_p99<=100ms'`,
 	Metrics: append([]measure.Metric{
-		received,
+		stage.Received,
 		{Name: "join", Kind: measure.KindLatency, Help: "from when a viewer was due to come to its whole screen", Headline: true, Baseline: "baseline_join"},
 		{Name: "few_join", Kind: measure.KindLatency, Help: "the same when a fifth of them come by themselves"},
 		{Name: "join_failures", Kind: measure.KindCounter, Help: "viewers that didn't get in", Headline: true, LowerIsBetter: true, MustBeZero: true},
@@ -49,15 +50,15 @@ join. The generators are on the same processors: what they use is told.`,
 		{Name: "agent_cpu_per_join", Unit: "s", Help: "the same of the sandbox's agent", LowerIsBetter: true},
 		{Name: "control_cpu_per_join", Unit: "s", Help: "the same of the control plane, which is asked for grants", LowerIsBetter: true},
 		{Name: "generator_cpu_per_join", Unit: "s", Help: "the same of the generators: what isn't fairlead's", LowerIsBetter: true},
-	}, exactness...),
-	Defaults: Options{Viewers: 300, Rate: 20, Chunk: 1024, Duration: 3 * time.Second, Blocks: 5, Seed: 1},
-	Flags: own(func(c *program.Command, own *joinOptions) {
+	}, stage.Exactness...),
+	Defaults: stage.Options{Viewers: 300, Rate: 20, Chunk: 1024, Duration: 3 * time.Second, Blocks: 5, Seed: 1},
+	Flags: stage.Own(func(c *program.Command, own *joinOptions) {
 		c.Float(&own.Rate, "join-rate", 150, "viewers that come per second; 0: as fast as they can")
 		c.Int(&own.Together, "together", 64, "`number` of viewers that come at the same time with --join-rate 0")
 		c.Int(&own.Steady, "steady", 20, "`number` of viewers that are there all the time")
 	}),
 	Simulated: true,
-	Prepare: func(o *Options) error {
+	Prepare: func(o *stage.Options) error {
 		own := o.Own.(*joinOptions)
 		if own.Steady < 1 {
 			return fmt.Errorf("--steady %d must be more than 0", own.Steady)
@@ -70,7 +71,7 @@ join. The generators are on the same processors: what they use is told.`,
 		}
 		return nil
 	},
-	Run: onStage(one, runJoinStorm),
+	Run: stage.OnStage(stage.One, runJoinStorm),
 }
 
 const (
@@ -87,29 +88,29 @@ type joinOptions struct {
 	Steady   int
 }
 
-func runJoinStorm(ctx context.Context, s *stage) (err error) {
-	env, o := s.env, s.env.Options
+func runJoinStorm(ctx context.Context, s *stage.Stage) (err error) {
+	env, o := s.Env, s.Env.Options
 	own := o.Own.(*joinOptions)
-	j := &joining{stage: s, own: own, took: map[float64]map[int]float64{few: {}, 1: {}}}
-	if j.steady, err = s.gather(ctx, audience{each: own.Steady, rate: o.Rate}); err != nil {
+	j := &joining{Stage: s, own: own, took: map[float64]map[int]float64{few: {}, 1: {}}}
+	if j.steady, err = s.Gather(ctx, stage.Audience{Each: own.Steady, Rate: o.Rate}); err != nil {
 		return err
 	}
 	late := viewers.Spec{Prefix: "late_", Join: "join"}
-	if j.late, err = s.gather(ctx, audience{each: o.Viewers, rate: o.Rate, spec: late}); err != nil {
+	if j.late, err = s.Gather(ctx, stage.Audience{Each: o.Viewers, Rate: o.Rate, Spec: late}); err != nil {
 		return err
 	}
 	if env.Baseline != nil {
 		bare := viewers.Spec{URL: env.Baseline.ViewerURL(), Prefix: "baseline_"}
-		if j.bare, err = s.gather(ctx, audience{each: o.Viewers, spec: bare}); err != nil {
+		if j.bare, err = s.Gather(ctx, stage.Audience{Each: o.Viewers, Spec: bare}); err != nil {
 			return err
 		}
 	}
 	// The steady viewers come in the warm-up. All others come once, too: how long
 	// that takes is not measured.
-	if err := j.join(ctx, j.steady, own.Steady); err != nil {
+	if err := j.Join(ctx, j.steady, own.Steady); err != nil {
 		return err
 	}
-	for _, g := range groups(j.late, j.bare) {
+	for _, g := range stage.Groups(j.late, j.bare) {
 		if _, _, err := j.come(ctx, g, 1); err != nil {
 			return err
 		}
@@ -117,22 +118,22 @@ func runJoinStorm(ctx context.Context, s *stage) (err error) {
 			return err
 		}
 	}
-	if err := beginAll(ctx, j.steady, j.late, j.bare); err != nil {
+	if err := stage.BeginAll(ctx, j.steady, j.late, j.bare); err != nil {
 		return err
 	}
-	sides := []side{
-		{"storm", []*generator.Group{j.steady, j.late}, func(ctx context.Context, block int) error { return j.storm(ctx, block, 1) }},
-		{"baseline", []*generator.Group{j.bare}, j.bareStorm},
+	sides := []stage.Side{
+		{Phase: "storm", Groups: []*generator.Group{j.steady, j.late}, Run: func(ctx context.Context, block int) error { return j.storm(ctx, block, 1) }},
+		{Phase: "baseline", Groups: []*generator.Group{j.bare}, Run: j.bareStorm},
 	}
 	if own.Rate <= 0 {
-		sides = append(sides, side{"few", []*generator.Group{j.steady, j.late}, func(ctx context.Context, block int) error { return j.storm(ctx, block, few) }})
+		sides = append(sides, stage.Side{Phase: "few", Groups: []*generator.Group{j.steady, j.late}, Run: func(ctx context.Context, block int) error { return j.storm(ctx, block, few) }})
 	}
 	return env.EachBlock(ctx, "blocks", sides...)
 }
 
 // joining is the scenario's state.
 type joining struct {
-	*stage
+	*stage.Stage
 	own                *joinOptions
 	steady, late, bare *generator.Group
 
@@ -142,22 +143,22 @@ type joining struct {
 // lasts returns how long a storm takes.
 func (j *joining) lasts() time.Duration {
 	if j.own.Rate <= 0 {
-		return j.env.Options.Duration
+		return j.Env.Options.Duration
 	}
-	return max(j.env.Options.Duration, time.Duration(float64(j.env.Options.Viewers)/j.own.Rate*float64(time.Second))+time.Second)
+	return max(j.Env.Options.Duration, time.Duration(float64(j.Env.Options.Viewers)/j.own.Rate*float64(time.Second))+time.Second)
 }
 
 // storm makes a part of the viewers come while the terminal prints.
 func (j *joining) storm(ctx context.Context, block int, part float64) error {
-	o := j.env.Options
-	spec, base := j.stream(o.Rate, o.Chunk, j.lasts()), j.base()
-	if err := arm(ctx, j.steady, viewers.Arm{Streams: streams(spec)}); err != nil {
+	o := j.Env.Options
+	spec, base := j.Stream(o.Rate, o.Chunk, j.lasts()), j.Base()
+	if err := stage.Arm(ctx, j.steady, viewers.Arm{Streams: stage.Streams(spec)}); err != nil {
 		return err
 	}
-	if err := arm(ctx, j.late, viewers.Arm{Streams: streams(spec), Base: base, Late: true}); err != nil {
+	if err := stage.Arm(ctx, j.late, viewers.Arm{Streams: stage.Streams(spec), Base: base, Late: true}); err != nil {
 		return err
 	}
-	if err := j.print(ctx, 0, spec); err != nil {
+	if err := j.Print(ctx, 0, spec); err != nil {
 		return err
 	}
 	if err := pause.Until(ctx, spec.Start); err != nil {
@@ -173,11 +174,11 @@ func (j *joining) storm(ctx context.Context, block int, part float64) error {
 	}
 	j.tellTime(block, part, in, took)
 	for _, g := range []*generator.Group{j.steady, j.late} {
-		tally, err := finish(ctx, g, endOf(spec))
+		tally, err := stage.Finish(ctx, g, stage.EndOf(spec))
 		if err != nil {
 			return err
 		}
-		j.env.complain(fmt.Sprintf("block %d: ", block+1), tally)
+		j.Env.Complain(fmt.Sprintf("block %d: ", block+1), tally)
 	}
 	_, err = j.late.Ask(ctx, viewers.OrderLeave)
 	return err
@@ -186,14 +187,14 @@ func (j *joining) storm(ctx context.Context, block int, part float64) error {
 // costs begins to measure what programs use, and returns how to record it.
 func (j *joining) costs() (told func(block, in int)) {
 	used := map[string]func() (time.Duration, bool){
-		"relay_cpu_per_join":     usage.CPU(j.env.relayPIDs()...),
-		"agent_cpu_per_join":     usage.CPU(j.env.Now().SandboxPID()),
-		"control_cpu_per_join":   usage.CPU(j.env.Now().ControlPlane.PID),
-		"generator_cpu_per_join": usage.CPU(slices.Collect(maps.Values(j.env.Generators.PIDs()))...),
+		"relay_cpu_per_join":     usage.CPU(j.Env.RelayPIDs()...),
+		"agent_cpu_per_join":     usage.CPU(j.Env.Now().SandboxPID()),
+		"control_cpu_per_join":   usage.CPU(j.Env.Now().ControlPlane.PID),
+		"generator_cpu_per_join": usage.CPU(slices.Collect(maps.Values(j.Env.Generators.PIDs()))...),
 	}
 	return func(block, in int) {
 		for figure, cpu := range used {
-			j.env.tellCost(figure, block, cpu, int64(in))
+			j.Env.TellCost(figure, block, cpu, int64(in))
 		}
 	}
 }
@@ -206,11 +207,11 @@ func (j *joining) tellTime(block int, part float64, in int, took time.Duration) 
 	}
 	each := took.Seconds() * 1000 / float64(in)
 	if j.took[part][block] = each; part == 1 {
-		j.env.Out.BlockAt("join_all", block, each)
+		j.Env.Out.BlockAt("join_all", block, each)
 	}
 	all, some := j.took[1][block], j.took[few][block]
 	if all > 0 && some > 0 {
-		j.env.Out.BlockAt("linearity", block, all/some)
+		j.Env.Out.BlockAt("linearity", block, all/some)
 	}
 }
 
@@ -223,7 +224,7 @@ func (j *joining) come(ctx context.Context, g *generator.Group, part float64) (i
 	}
 	began := time.Now()
 	joined, err := generator.Sum[viewers.Joined](ctx, g, viewers.OrderJoin, viewers.Join{
-		Rate: j.own.Rate / n, Start: began, Within: j.lasts() + joinWait, Part: part,
+		Rate: j.own.Rate / n, Start: began, Within: j.lasts() + stage.JoinWait, Part: part,
 		Together: j.together(g.Size()), As: as,
 	})
 	return joined.In, joined.Last.Sub(began), err
@@ -232,7 +233,7 @@ func (j *joining) come(ctx context.Context, g *generator.Group, part float64) (i
 // together returns how many viewers of each process come at the same time.
 func (j *joining) together(processes int) int {
 	if j.own.Rate > 0 {
-		return j.env.Options.Viewers
+		return j.Env.Options.Viewers
 	}
 	return max(1, j.own.Together/processes)
 }
@@ -244,7 +245,7 @@ func (j *joining) bareStorm(ctx context.Context, block int) error {
 		return err
 	}
 	if j.own.Rate <= 0 && in > 0 {
-		j.env.Out.BlockAt("baseline_join_all", block, took.Seconds()*1000/float64(in))
+		j.Env.Out.BlockAt("baseline_join_all", block, took.Seconds()*1000/float64(in))
 	}
 	_, err = j.bare.Ask(ctx, viewers.OrderLeave)
 	return err

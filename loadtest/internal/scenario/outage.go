@@ -12,12 +12,13 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/stack"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/loadtest/internal/viewers"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest/impair"
 )
 
-var outage = &Scenario{
+var outage = &stage.Scenario{
 	Name:    "outage",
 	Summary: "a sandbox whose network fails: UDP blocked, another address, loss",
 	Long: `The real agent's way to the relay leads through a bad network. While a terminal
@@ -28,21 +29,21 @@ every byte all the time.`,
 	Example: `  loadtest run outage --local
   loadtest run outage --local --lossy 60s --slo 'resume_max<=3s' --slo 'climb<=60s' --slo 'lost_bytes==0'`,
 	Metrics: append([]measure.Metric{
-		received,
+		stage.Received,
 		{Name: "resume", Unit: "s", Help: "from the moment UDP is blocked to the next output", Headline: true, LowerIsBetter: true},
 		{Name: "climb", Unit: "s", Help: "from the moment UDP is let through to the tunnel's being QUIC again", Headline: true, LowerIsBetter: true},
 		{Name: "rebind_gap", Unit: "s", Help: "the longest silence after the agent's source port changed", Headline: true, LowerIsBetter: true},
 		{Name: "delivery", Kind: measure.KindLatency, CrossesClocks: true, Help: "from when a chunk was due to its arrival at a viewer, in all phases"},
 		{Name: "lossy_delivery", Kind: measure.KindLatency, CrossesClocks: true, Help: "the same under loss, reordering and duplication"},
 		{Name: "lossy_datagrams", Help: "datagrams that were lost meanwhile"},
-	}, exactness...),
-	Defaults:   Options{Viewers: 10, Rate: 50, Chunk: 512, Duration: 6 * time.Second, Blocks: 1, Seed: 1},
+	}, stage.Exactness...),
+	Defaults:   stage.Options{Viewers: 10, Rate: 50, Chunk: 512, Duration: 6 * time.Second, Blocks: 1, Seed: 1},
 	NeedsLocal: "the network between agent and relay is made here",
 	Stack:      stack.Options{Impair: "none"},
-	Flags: own(func(c *program.Command, own *outageOptions) {
+	Flags: stage.Own(func(c *program.Command, own *outageOptions) {
 		c.Duration(&own.Lossy, "lossy", 10*time.Second, "`time` under loss, reordering and duplication")
 	}),
-	Run: onStage(one, runOutage),
+	Run: stage.OnStage(stage.One, runOutage),
 }
 
 type outageOptions struct{ Lossy time.Duration }
@@ -60,16 +61,16 @@ const (
 // lossy is the network of the issue's case 16.
 var lossy = impair.Both(impair.Path{Delay: 5 * time.Millisecond, Loss: 0.1, Reorder: 0.05, Duplicate: 0.05})
 
-func runOutage(ctx context.Context, s *stage) (err error) {
-	env := s.env
-	u := &outing{stage: s, shaper: env.Local.Shaper(), random: rand.New(rand.NewPCG(env.Options.Seed, 0x0074))}
-	if u.group, err = s.bring(ctx, audience{each: env.Options.Viewers, rate: env.Options.Rate}, ""); err != nil {
+func runOutage(ctx context.Context, s *stage.Stage) (err error) {
+	env := s.Env
+	u := &outing{Stage: s, shaper: env.Local.Shaper(), random: rand.New(rand.NewPCG(env.Options.Seed, 0x0074))}
+	if u.group, err = s.Bring(ctx, stage.Audience{Each: env.Options.Viewers, Rate: env.Options.Rate}, ""); err != nil {
 		return err
 	}
-	if err := env.awaitCarrier(ctx, tunnel.CarrierQUIC, changeWait); err != nil {
+	if err := env.AwaitCarrier(ctx, tunnel.CarrierQUIC, changeWait); err != nil {
 		return err
 	}
-	return env.EachBlock(ctx, "outages", side{run: func(ctx context.Context, block int) error {
+	return env.EachBlock(ctx, "outages", stage.Side{Run: func(ctx context.Context, block int) error {
 		for _, step := range []func(context.Context, int) error{u.block, u.climb, u.rebind, u.lossy} {
 			if err := step(ctx, block); err != nil {
 				return err
@@ -81,7 +82,7 @@ func runOutage(ctx context.Context, s *stage) (err error) {
 
 // outing is the scenario's state.
 type outing struct {
-	*stage
+	*stage.Stage
 	shaper *stack.Shaper
 	group  *generator.Group
 	random *rand.Rand
@@ -89,22 +90,22 @@ type outing struct {
 
 // begin begins a phase.
 func (u *outing) begin(ctx context.Context, phase string, block int) error {
-	u.env.Progress(phase, 0, 1)
+	u.Env.Progress(phase, 0, 1)
 	return u.group.Phase(ctx, phase, block)
 }
 
 // while prints a stream, calls do in the middle of it, and returns the longest
 // silence after that, counted from the call.
 func (u *outing) while(ctx context.Context, lasts time.Duration, delivery string, do func(at time.Time) error) (time.Duration, error) {
-	o := u.env.Options
-	spec := u.stream(o.Rate, o.Chunk, lasts)
-	if err := arm(ctx, u.group, viewers.Arm{Streams: streams(spec), Delivery: delivery}); err != nil {
+	o := u.Env.Options
+	spec := u.Stream(o.Rate, o.Chunk, lasts)
+	if err := stage.Arm(ctx, u.group, viewers.Arm{Streams: stage.Streams(spec), Delivery: delivery}); err != nil {
 		return 0, err
 	}
 	gaps := &gapWatch{}
-	u.terminal[0].Follow(gaps)
-	defer u.terminal[0].Follow(nil)
-	if err := u.print(ctx, 0, spec); err != nil {
+	u.Terminal[0].Follow(gaps)
+	defer u.Terminal[0].Follow(nil)
+	if err := u.Print(ctx, 0, spec); err != nil {
 		return 0, err
 	}
 	if do != nil {
@@ -113,18 +114,18 @@ func (u *outing) while(ctx context.Context, lasts time.Duration, delivery string
 			return 0, err
 		}
 		at = time.Now()
-		u.terminal[0].Viewer.Do(func() { gaps.from = at })
+		u.Terminal[0].Viewer.Do(func() { gaps.from = at })
 		if err := do(at); err != nil {
 			return 0, err
 		}
 	}
-	tally, err := finish(ctx, u.group, endOf(spec))
+	tally, err := stage.Finish(ctx, u.group, stage.EndOf(spec))
 	if err != nil {
 		return 0, err
 	}
-	u.env.complain("", tally)
+	u.Env.Complain("", tally)
 	var longest time.Duration
-	u.terminal[0].Viewer.Do(func() { longest = gaps.longest })
+	u.Terminal[0].Viewer.Do(func() { longest = gaps.longest })
 	return longest, nil
 }
 
@@ -149,16 +150,16 @@ func (u *outing) block(ctx context.Context, block int) error {
 	if err := u.begin(ctx, "UDP blocked", block); err != nil {
 		return err
 	}
-	gap, err := u.while(ctx, u.env.Options.Duration, "", func(at time.Time) error {
-		u.env.Out.Event(at, "UDP blocked")
+	gap, err := u.while(ctx, u.Env.Options.Duration, "", func(at time.Time) error {
+		u.Env.Out.Event(at, "UDP blocked")
 		u.shaper.UDP.Blackhole(impair.Duplex, true)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	u.env.Out.BlockAt("resume", block, gap.Seconds())
-	return u.env.awaitCarrier(ctx, tunnel.CarrierWebSocket, changeWait)
+	u.Env.Out.BlockAt("resume", block, gap.Seconds())
+	return u.Env.AwaitCarrier(ctx, tunnel.CarrierWebSocket, changeWait)
 }
 
 // climb lets UDP through, and prints until the tunnel is QUIC again.
@@ -167,14 +168,14 @@ func (u *outing) climb(ctx context.Context, block int) error {
 		return err
 	}
 	free := time.Now()
-	u.env.Out.Event(free, "UDP let through")
+	u.Env.Out.Event(free, "UDP let through")
 	u.shaper.UDP.Blackhole(impair.Duplex, false)
 	up := make(chan error, 1)
 	var took time.Duration // set before up has something
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() { // ends with watching, at the latest
-		err := u.env.awaitCarrier(watching, tunnel.CarrierQUIC, climbWait)
+		err := u.Env.AwaitCarrier(watching, tunnel.CarrierQUIC, climbWait)
 		took = time.Since(free)
 		up <- err
 	}()
@@ -185,7 +186,7 @@ func (u *outing) climb(ctx context.Context, block int) error {
 		select {
 		case err := <-up:
 			if err == nil {
-				u.env.Out.BlockAt("climb", block, took.Seconds())
+				u.Env.Out.BlockAt("climb", block, took.Seconds())
 			}
 			return err
 		default:
@@ -198,8 +199,8 @@ func (u *outing) rebind(ctx context.Context, block int) error {
 	if err := u.begin(ctx, "another address", block); err != nil {
 		return err
 	}
-	gap, err := u.while(ctx, u.env.Options.Duration, "", func(at time.Time) error {
-		u.env.Out.Event(at, "source port changed")
+	gap, err := u.while(ctx, u.Env.Options.Duration, "", func(at time.Time) error {
+		u.Env.Out.Event(at, "source port changed")
 		n, err := u.shaper.UDP.Rebind()
 		if err == nil && n == 0 {
 			err = errors.New("no tunnel goes through the shaper")
@@ -207,7 +208,7 @@ func (u *outing) rebind(ctx context.Context, block int) error {
 		return err
 	})
 	if err == nil {
-		u.env.Out.BlockAt("rebind_gap", block, gap.Seconds())
+		u.Env.Out.BlockAt("rebind_gap", block, gap.Seconds())
 	}
 	return err
 }
@@ -218,22 +219,22 @@ func (u *outing) lossy(ctx context.Context, block int) error {
 		return err
 	}
 	before := u.shaper.UDP.Profile()
-	u.env.Out.Event(time.Now(), "loss, reordering and duplication begin")
+	u.Env.Out.Event(time.Now(), "loss, reordering and duplication begin")
 	if err := u.shaper.SetProfile(lossy); err != nil {
 		return err
 	}
-	end := time.Now().Add(u.env.Options.Own.(*outageOptions).Lossy)
+	end := time.Now().Add(u.Env.Options.Own.(*outageOptions).Lossy)
 	for time.Now().Before(end) {
 		if _, err := u.while(ctx, shortStream, "lossy_delivery", nil); err != nil {
 			return err
 		}
 	}
-	u.env.Out.Event(time.Now(), "they end")
+	u.Env.Out.Event(time.Now(), "they end")
 	lost := u.shaper.Lost()
 	if lost == 0 {
 		return errors.New("not one datagram was lost under loss: the tunnel went elsewhere")
 	}
-	u.env.Out.BlockAt("lossy_datagrams", block, float64(lost))
-	u.env.Out.Note(fmt.Sprintf("under loss, %s", u.shaper.Describe()))
+	u.Env.Out.BlockAt("lossy_datagrams", block, float64(lost))
+	u.Env.Out.Note(fmt.Sprintf("under loss, %s", u.shaper.Describe()))
 	return u.shaper.SetProfile(before)
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/owntabs"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 )
 
-var pageCommands = &Scenario{
+var pageCommands = &stage.Scenario{
 	Name:    "page-commands",
 	Summary: "signed commands in tabs of a person's own browser: awake, asleep, many at once",
 	Long: `A headless Chromium with the extension has the console open, and shares tabs with
@@ -47,13 +48,13 @@ loadtest run page-commands --local --tabs 10 --burst 100 --slo 'burst<=3s'`,
 		{Name: "doubled_commands", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "commands that ran more than once"},
 		{Name: "disordered_commands", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "commands that ran in a tab before one that came first"},
 	},
-	Defaults: Options{Rate: 10, Duration: 2 * time.Second, Warmup: time.Second, Blocks: 9},
-	Flags: own(func(c *program.Command, own *pageOptions) {
+	Defaults: stage.Options{Rate: 10, Duration: 2 * time.Second, Warmup: time.Second, Blocks: 9},
+	Flags: stage.Own(func(c *program.Command, own *pageOptions) {
 		c.Int(&own.tabs, "tabs", 10, "`number` of tabs that are shared")
 		c.Int(&own.burst, "burst", 100, "`number` of commands at once")
 		c.Int(&own.asleep, "asleep", 3, "`number` of commands to a worker that has ended, in each block")
 	}),
-	Prepare: func(o *Options) error {
+	Prepare: func(o *stage.Options) error {
 		own := o.Own.(*pageOptions)
 		if own.tabs < 1 || own.tabs > owntabs.MaxTabs || own.asleep < 1 || own.burst < 1 || own.burst > owntabs.MaxBurst {
 			return fmt.Errorf("--tabs must be from 1 to %d, --burst from 1 to %d, --asleep at least 1", owntabs.MaxTabs, owntabs.MaxBurst)
@@ -65,7 +66,7 @@ loadtest run page-commands --local --tabs 10 --burst 100 --slo 'burst<=3s'`,
 
 type pageOptions struct{ tabs, burst, asleep int }
 
-func runPageCommands(ctx context.Context, env *Env) error {
+func runPageCommands(ctx context.Context, env *stage.Env) error {
 	extension, own := env.Target.Extension, env.Options.Own.(*pageOptions)
 	if extension.ID == "" || extension.Dir == "" {
 		return program.Hint(errors.New("this deployment has no extension for a browser here"), "go run ./deploy/extension/build, then make build: a devstack's ready file names the extension that it made")
@@ -78,7 +79,7 @@ func runPageCommands(ctx context.Context, env *Env) error {
 		ExtensionID: extension.ID, Extension: extension.Dir, Session: env.Target.Session, Tabs: own.tabs, Dir: env.Target.Dir,
 		Console: env.Target.Relays[0].URL + "/#token=" + env.Target.Owner().Token,
 	}, func(b *owntabs.Browser) error {
-		c := owntabs.NewCaller(b, user, env.origins()[0], rec)
+		c := owntabs.NewCaller(b, user, env.Origins()[0], rec)
 		defer func() { env.Out.Merge("rest", -1, rec.Snapshot()) }()
 		if err := c.Await(ctx); err != nil {
 			return err
@@ -88,21 +89,21 @@ func runPageCommands(ctx context.Context, env *Env) error {
 			return err
 		}
 		rec.Begin(time.Now())
-		return env.EachBlock(ctx, "commands", side{run: func(ctx context.Context, block int) error { return pageBlock(ctx, env, c, rec, block) }})
+		return env.EachBlock(ctx, "commands", stage.Side{Run: func(ctx context.Context, block int) error { return pageBlock(ctx, env, c, rec, block) }})
 	})
 }
 
 // pageBlock measures everything once.
-func pageBlock(ctx context.Context, env *Env, c *owntabs.Caller, rec *measure.Recorder, block int) error {
+func pageBlock(ctx context.Context, env *stage.Env, c *owntabs.Caller, rec *measure.Recorder, block int) error {
 	own, rate, lasts := env.Options.Own.(*pageOptions), env.Options.Rate, env.Options.Duration
-	phase := func(name string, run func(context.Context) error) side {
-		return side{name, nil, func(ctx context.Context, block int) error {
+	phase := func(name string, run func(context.Context) error) stage.Side {
+		return stage.Side{Phase: name, Groups: nil, Run: func(ctx context.Context, block int) error {
 			err := run(ctx)
 			env.Out.Merge(name, block, rec.Snapshot())
 			return err
 		}}
 	}
-	err := inTurn(ctx, block,
+	err := stage.InTurn(ctx, block,
 		phase("awake", func(ctx context.Context) error { return c.Paced(ctx, "page_command", rate, lasts) }),
 		phase("direct", func(context.Context) error { return c.Direct("direct_call", rate, lasts) }),
 		phase("watched", func(ctx context.Context) error { return c.Watched(ctx, "watched_command", rate, lasts) }),

@@ -3,6 +3,7 @@ package scenario
 import (
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/loadtest/internal/peer"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 )
 
 // A peerOption says which peer is measured beside fairlead, if any.
@@ -28,7 +29,7 @@ func (o *peerOption) load() (err error) {
 
 // besidePeer records a figure of a block divided by the peer's of the same name,
 // if there is one.
-func besidePeer(e *Env, figure string, block int) {
+func besidePeer(e *stage.Env, figure string, block int) {
 	own, theirs := e.Out.Blocks(figure), e.Out.Blocks("peer_"+figure)
 	if n, m := len(own), len(theirs); n > 0 && m > 0 {
 		e.Out.BlockAt(figure+"_peer_ratio", block, own[n-1]/theirs[m-1])

@@ -15,11 +15,12 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/enrol"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/loadtest/internal/usage"
 	"github.com/fairlead/fairlead/protocol"
 )
 
-var reconnectStorm = &Scenario{
+var reconnectStorm = &stage.Scenario{
 	Name:    "reconnect-storm",
 	Summary: "many agents whose relay is killed",
 	Long: `So many simulated agents, with real certificates and real tunnels, are registered
@@ -38,9 +39,9 @@ killed and started again, and all come back.`,
 		{Name: "first_registration", Kind: measure.KindLatency, Help: "from the start until an agent is registered for the first time"},
 		{Name: "enrolment", Unit: "s", Help: "time to enrol all agents", LowerIsBetter: true},
 	},
-	Defaults:   Options{Agents: 200, Blocks: 3, Seed: 1},
+	Defaults:   stage.Options{Agents: 200, Blocks: 3, Seed: 1},
 	NeedsLocal: "it invites sandboxes, and kills a relay",
-	Flags: own(func(c *program.Command, own *stormOptions) {
+	Flags: stage.Own(func(c *program.Command, own *stormOptions) {
 		c.Duration(&own.Idle, "idle", 10*time.Second, "`time` for which agents are idle before their cost is measured")
 	}),
 	Run: runReconnectStorm,
@@ -59,12 +60,12 @@ const (
 
 // storming is the scenario's state.
 type storming struct {
-	env   *Env
+	env   *stage.Env
 	own   *stormOptions
 	group *generator.Group
 }
 
-func runReconnectStorm(ctx context.Context, env *Env) error {
+func runReconnectStorm(ctx context.Context, env *stage.Env) error {
 	s := &storming{env: env, own: env.Options.Own.(*stormOptions)}
 	dir, err := os.MkdirTemp("", "fairlead-agents-")
 	if err != nil {
@@ -85,7 +86,7 @@ func runReconnectStorm(ctx context.Context, env *Env) error {
 	if err := s.connect(ctx); err != nil {
 		return err
 	}
-	return env.EachBlock(ctx, "storms", side{run: s.storm})
+	return env.EachBlock(ctx, "storms", stage.Side{Run: s.storm})
 }
 
 // enrol gets the agents their identities, in dir.
@@ -138,7 +139,7 @@ func (s *storming) connect(ctx context.Context) error {
 	if err := pause.For(ctx, s.own.Idle); err != nil {
 		return err
 	}
-	cpu := usage.CPU(s.env.relayPIDs()...)
+	cpu := usage.CPU(s.env.RelayPIDs()...)
 	const watch = 3 * protocol.PingIdle // each agent does the same things in it
 	if err := pause.For(ctx, watch); err != nil {
 		return err

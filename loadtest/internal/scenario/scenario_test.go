@@ -12,11 +12,12 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/growth"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 )
 
 // testEnv is an environment whose figures are collected.
-func testEnv(o Options, metrics ...measure.Metric) *Env {
-	return &Env{
+func testEnv(o stage.Options, metrics ...measure.Metric) *stage.Env {
+	return &stage.Env{
 		Options: &o, Out: measure.NewCollection(metrics),
 		Progress: func(string, float64, float64) {}, Say: func(string, ...any) {},
 	}
@@ -36,7 +37,7 @@ func TestEachBlock(t *testing.T) {
 		{"no bound", nil, func(b int) float64 { return float64(b) }, 9},
 		{"clear", bound(100), func(b int) float64 { return float64(b) }, 9},
 		{"broken", bound(-1), func(b int) float64 { return float64(b) }, 9},
-		{"never decided", bound(5), func(b int) float64 { return float64(b % 11) }, maxBlocks},
+		{"never decided", bound(5), func(b int) float64 { return float64(b % 11) }, stage.MaxBlocks},
 		{"decided later", bound(5), func(b int) float64 {
 			if b < 9 {
 				return float64(b)
@@ -44,9 +45,9 @@ func TestEachBlock(t *testing.T) {
 			return 1
 		}, 0},
 	} {
-		env := testEnv(Options{Blocks: 9, SLOs: row.slos}, measure.Metric{Name: "x"})
+		env := testEnv(stage.Options{Blocks: 9, SLOs: row.slos}, measure.Metric{Name: "x"})
 		n := 0
-		err := env.EachBlock(t.Context(), "test", side{run: func(_ context.Context, block int) error {
+		err := env.EachBlock(t.Context(), "test", stage.Side{Run: func(_ context.Context, block int) error {
 			env.Out.BlockAt("x", block, row.value(block))
 			n++
 			return nil
@@ -54,7 +55,7 @@ func TestEachBlock(t *testing.T) {
 		switch {
 		case err != nil:
 			t.Errorf("%s: %v", row.name, err)
-		case row.blocks == 0 && (n <= 9 || n >= maxBlocks), row.blocks > 0 && n != row.blocks:
+		case row.blocks == 0 && (n <= 9 || n >= stage.MaxBlocks), row.blocks > 0 && n != row.blocks:
 			t.Errorf("%s: %d blocks, want %d", row.name, n, row.blocks)
 		}
 	}
@@ -64,13 +65,13 @@ func TestEachBlock(t *testing.T) {
 // time; what there is no group of is left out.
 func TestSidesTakeTurns(t *testing.T) {
 	var order []string
-	named := func(name string, groups ...*generator.Group) side {
-		return side{name, groups, func(_ context.Context, block int) error {
+	named := func(name string, groups ...*generator.Group) stage.Side {
+		return stage.Side{Phase: name, Groups: groups, Run: func(_ context.Context, block int) error {
 			order = append(order, fmt.Sprint(name, block))
 			return nil
 		}}
 	}
-	env := testEnv(Options{Blocks: 4})
+	env := testEnv(stage.Options{Blocks: 4})
 	if err := env.EachBlock(t.Context(), "test", named("a"), named("b"), named("c", nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +79,7 @@ func TestSidesTakeTurns(t *testing.T) {
 		t.Errorf("measured %s, want %s", got, want)
 	}
 	failure := errors.New("no")
-	err := env.EachBlock(t.Context(), "test", named("a"), side{run: func(context.Context, int) error { return failure }}, named("d"))
+	err := env.EachBlock(t.Context(), "test", named("a"), stage.Side{Run: func(context.Context, int) error { return failure }}, named("d"))
 	if !errors.Is(err, failure) || order[len(order)-1] != "a0" {
 		t.Errorf("a side fails: %v, after %v", err, order)
 	}
@@ -119,7 +120,7 @@ func TestScenarios(t *testing.T) {
 // Growth is told from the second quarter to the last, of all processes of a kind.
 func TestGrowth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		env := testEnv(Options{})
+		env := testEnv(stage.Options{})
 		from := time.Now()
 		for i := range 100 {
 			for _, name := range []string{"relay-1", "relay-2"} {

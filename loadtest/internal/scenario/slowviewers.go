@@ -8,11 +8,12 @@ import (
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/loadtest/internal/generator"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/loadtest/internal/usage"
 	"github.com/fairlead/fairlead/loadtest/internal/viewers"
 )
 
-var slowViewers = &Scenario{
+var slowViewers = &stage.Scenario{
 	Name:    "slow-viewers",
 	Summary: "viewers on slow lines beside fast ones",
 	Long: `A terminal prints faster than some of its viewers can read. Those skip ahead and
@@ -25,7 +26,7 @@ hears that it was moved ahead when it has read what is on its way to it, up to
 	Example: `  loadtest run slow-viewers --local --viewers 100 --slow 50 --slow-rate 16384 --duration 30s
   loadtest run slow-viewers --local --slo 'delivery_p99_ratio<=1.2' --slo 'slow_lost_bytes==0'`,
 	Metrics: append([]measure.Metric{
-		received,
+		stage.Received,
 		{Name: "delivery", Kind: measure.KindLatency, CrossesClocks: true, Help: "from when a chunk was due to its arrival at a fast viewer, slow ones beside", Headline: true, Baseline: "alone_delivery"},
 		{Name: "alone_delivery", Kind: measure.KindLatency, CrossesClocks: true, Help: "the same without slow viewers"},
 		{Name: "slow_lost_bytes", Kind: measure.KindCounter, Unit: "B", Help: "bytes that a slow viewer missed and wasn't told of", Headline: true, LowerIsBetter: true, MustBeZero: true},
@@ -35,19 +36,19 @@ hears that it was moved ahead when it has read what is on its way to it, up to
 		{Name: "slow_behind", Kind: measure.KindLatency, CrossesClocks: true, Help: "how old a chunk is when a slow viewer gets it: from when it was due"},
 		{Name: "fast_resyncs", Help: "times that a fast viewer was moved ahead", LowerIsBetter: true, MustBeZero: true},
 		{Name: "relay_memory_growth", Unit: "B", Help: "what the relays' resident memory grew by while slow viewers were there", LowerIsBetter: true},
-	}, exactness...),
-	Defaults: Options{Viewers: 50, Rate: 200, Chunk: 4096, Duration: 5 * time.Second, Warmup: time.Second, Blocks: 5, Seed: 1},
-	Flags: own(func(c *program.Command, own *slowOptions) {
+	}, stage.Exactness...),
+	Defaults: stage.Options{Viewers: 50, Rate: 200, Chunk: 4096, Duration: 5 * time.Second, Warmup: time.Second, Blocks: 5, Seed: 1},
+	Flags: stage.Own(func(c *program.Command, own *slowOptions) {
 		c.Int(&own.Slow, "slow", 20, "`number` of slow viewers")
 		c.Int(&own.Rate, "slow-rate", 128<<10, "`bytes` per second that each of them reads")
 	}),
-	Prepare: func(o *Options) error {
+	Prepare: func(o *stage.Options) error {
 		if own := o.Own.(*slowOptions); own.Slow < 1 || own.Rate < 1 {
 			return fmt.Errorf("--slow %d and --slow-rate %d must be more than 0", own.Slow, own.Rate)
 		}
 		return nil
 	},
-	Run: onStage(one, runSlowViewers),
+	Run: stage.OnStage(stage.One, runSlowViewers),
 }
 
 type slowOptions struct{ Slow, Rate int }
@@ -56,34 +57,34 @@ type slowOptions struct{ Slow, Rate int }
 // larger one would hide for megabytes that the viewer reads slowly.
 const slowReceive = 4 << 10
 
-func runSlowViewers(ctx context.Context, s *stage) (err error) {
-	env, o := s.env, s.env.Options
+func runSlowViewers(ctx context.Context, s *stage.Stage) (err error) {
+	env, o := s.Env, s.Env.Options
 	own := o.Own.(*slowOptions)
-	m := &mixed{stage: s, own: own}
-	if m.fast, err = s.gather(ctx, audience{each: o.Viewers, rate: o.Rate}); err != nil {
+	m := &mixed{Stage: s, own: own}
+	if m.fast, err = s.Gather(ctx, stage.Audience{Each: o.Viewers, Rate: o.Rate}); err != nil {
 		return err
 	}
 	slow := viewers.Spec{Slow: true, Rate: own.Rate, Receive: slowReceive, Prefix: "slow_"}
-	if m.slow, err = s.gather(ctx, audience{each: own.Slow, spec: slow}); err != nil {
+	if m.slow, err = s.Gather(ctx, stage.Audience{Each: own.Slow, Spec: slow}); err != nil {
 		return err
 	}
-	if err := s.join(ctx, m.fast, o.Viewers); err != nil {
+	if err := s.Join(ctx, m.fast, o.Viewers); err != nil {
 		return err
 	}
 	if err := m.watch(ctx, o.Warmup, "alone_", m.fast); err != nil {
 		return err
 	}
-	if err := beginAll(ctx, m.fast, m.slow); err != nil {
+	if err := stage.BeginAll(ctx, m.fast, m.slow); err != nil {
 		return err
 	}
-	before := usage.Memory(env.relayPIDs()...)
+	before := usage.Memory(env.RelayPIDs()...)
 	err = env.EachBlock(ctx, "blocks",
-		side{"alone", []*generator.Group{m.fast}, m.alone},
-		side{"beside slow ones", []*generator.Group{m.fast, m.slow}, m.beside})
+		stage.Side{Phase: "alone", Groups: []*generator.Group{m.fast}, Run: m.alone},
+		stage.Side{Phase: "beside slow ones", Groups: []*generator.Group{m.fast, m.slow}, Run: m.beside})
 	if err != nil {
 		return err
 	}
-	if after := usage.Memory(env.relayPIDs()...); before > 0 && after > 0 {
+	if after := usage.Memory(env.RelayPIDs()...); before > 0 && after > 0 {
 		env.Out.Value("relay_memory_growth", after-before)
 	}
 	counts, err := generator.Sum[viewers.Counts](ctx, m.fast, viewers.OrderCounts)
@@ -97,7 +98,7 @@ func runSlowViewers(ctx context.Context, s *stage) (err error) {
 
 // mixed is the scenario's state.
 type mixed struct {
-	*stage
+	*stage.Stage
 	own        *slowOptions
 	fast, slow *generator.Group
 	resyncs    int // of slow viewers
@@ -105,15 +106,15 @@ type mixed struct {
 
 // alone is a block without slow viewers.
 func (m *mixed) alone(ctx context.Context, _ int) error {
-	return m.watch(ctx, m.env.Options.Duration, "alone_", m.fast)
+	return m.watch(ctx, m.Env.Options.Duration, "alone_", m.fast)
 }
 
 // beside is a block with slow viewers.
 func (m *mixed) beside(ctx context.Context, _ int) error {
-	if err := m.join(ctx, m.slow, m.own.Slow); err != nil {
+	if err := m.Join(ctx, m.slow, m.own.Slow); err != nil {
 		return err
 	}
-	if err := m.watch(ctx, m.env.Options.Duration, "", m.fast, m.slow); err != nil {
+	if err := m.watch(ctx, m.Env.Options.Duration, "", m.fast, m.slow); err != nil {
 		return err
 	}
 	counts, err := generator.Sum[viewers.Counts](ctx, m.slow, viewers.OrderCounts)
@@ -128,28 +129,28 @@ func (m *mixed) beside(ctx context.Context, _ int) error {
 // watch prints a stream of that length, which all groups check. The viewers of
 // the first one must get all of it.
 func (m *mixed) watch(ctx context.Context, lasts time.Duration, prefix string, groups ...*generator.Group) error {
-	o := m.env.Options
-	spec := m.stream(o.Rate, o.Chunk, lasts)
+	o := m.Env.Options
+	spec := m.Stream(o.Rate, o.Chunk, lasts)
 	for i, g := range groups {
-		a := viewers.Arm{Streams: streams(spec), Delivery: prefix + "delivery"}
+		a := viewers.Arm{Streams: stage.Streams(spec), Delivery: prefix + "delivery"}
 		if i > 0 {
 			a.Delivery = "slow_behind"
 		}
-		if err := arm(ctx, g, a); err != nil {
+		if err := stage.Arm(ctx, g, a); err != nil {
 			return err
 		}
 	}
-	if err := m.print(ctx, 0, spec); err != nil {
+	if err := m.Print(ctx, 0, spec); err != nil {
 		return err
 	}
-	tally, err := finish(ctx, groups[0], endOf(spec))
+	tally, err := stage.Finish(ctx, groups[0], stage.EndOf(spec))
 	if err != nil {
 		return err
 	}
-	m.env.complain("fast: ", tally)
+	m.Env.Complain("fast: ", tally)
 	for _, g := range groups[1:] {
 		// Slow viewers are judged by what they have got so far.
-		if _, err := finishBy(ctx, g, time.Now()); err != nil {
+		if _, err := stage.FinishBy(ctx, g, time.Now()); err != nil {
 			return err
 		}
 	}

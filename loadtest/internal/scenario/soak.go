@@ -16,11 +16,12 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/openloop"
 	"github.com/fairlead/fairlead/loadtest/internal/printer"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/loadtest/internal/typist"
 	"github.com/fairlead/fairlead/protocol"
 )
 
-var soak = &Scenario{
+var soak = &stage.Scenario{
 	Name:    "soak",
 	Summary: "a mix of everything for long: leaks and drift",
 	Long: `Terminals print and are watched, somebody types, people come and go, commands run
@@ -55,8 +56,8 @@ loadtest run soak --local --duration 4h --viewers 200 --slo 'relay_growth<8MiB'`
 		{Name: "delivered_chunks", Kind: measure.KindCounter, Help: "chunks that arrived whole, at all viewers together"},
 		{Name: "failed_calls", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "commands, files and visits that failed"},
 		{Name: "corrupt_files", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "files that came back as others"},
-	}, append(exactEcho, exactness...)...),
-	Defaults: Options{
+	}, append(stage.ExactEcho, stage.Exactness...)...),
+	Defaults: stage.Options{
 		Viewers: 20, Terminals: 2, Rate: 10, Chunk: 512, Duration: time.Minute, Warmup: 5 * time.Second,
 		SLOs: []measure.SLO{
 			{Metric: "echo_drift", Op: "<=", Number: 0},
@@ -67,7 +68,7 @@ loadtest run soak --local --duration 4h --viewers 200 --slo 'relay_growth<8MiB'`
 	},
 	TellsAgent: true,
 	Prepare:    prepareSoak,
-	Run:        onStage(func(o *Options) int { return o.Terminals }, runSoak),
+	Run:        stage.OnStage(func(o *stage.Options) int { return o.Terminals }, runSoak),
 }
 
 // What happens in each second of a soak, beside what the flags say.
@@ -94,7 +95,7 @@ const (
 
 // prepareSoak removes the default bound on drift from a run that is too short
 // to tell drift from chance.
-func prepareSoak(o *Options) error {
+func prepareSoak(o *stage.Options) error {
 	drift := slices.IndexFunc(o.SLOs, func(s measure.SLO) bool { return s.Metric == "echo_drift" })
 	if o.Duration < leastDrift && drift >= 0 {
 		o.SLOs = slices.Delete(slices.Clone(o.SLOs), drift, drift+1) // the defaults come first
@@ -113,9 +114,9 @@ type soaking struct {
 	ended func() // closes what open opened
 }
 
-func runSoak(ctx context.Context, s *stage) error {
-	env, o := s.env, s.env.Options
-	k := &soaking{watching: &watching{stage: s, total: o.Viewers * o.Terminals}, rec: measure.NewRecorder(), ended: func() {}}
+func runSoak(ctx context.Context, s *stage.Stage) error {
+	env, o := s.Env, s.Env.Options
+	k := &soaking{watching: &watching{Stage: s, total: o.Viewers * o.Terminals}, rec: measure.NewRecorder(), ended: func() {}}
 	k.rec.Process("generator-0")
 	err := k.fill(ctx)
 	if err == nil {
@@ -152,47 +153,47 @@ const (
 func (k *soaking) fill(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, fillWait)
 	defer cancel()
-	k.env.Progress("filling the terminals' history", 0, float64(len(k.terminal)))
+	k.Env.Progress("filling the terminals' history", 0, float64(len(k.Terminal)))
 	chunks := 2 * max(protocol.LogWindowBytes, protocol.RingBytes) / fillChunk
-	for i, t := range k.terminal {
-		spec := k.stream(fillRate, fillChunk, time.Second)
+	for i, t := range k.Terminal {
+		spec := k.Stream(fillRate, fillChunk, time.Second)
 		spec.Chunks = chunks
 		end := t.Viewer.Position().Offset + uint64(chunks*fillChunk)
-		if err := k.print(ctx, i, spec); err != nil {
+		if err := k.Print(ctx, i, spec); err != nil {
 			return err
 		}
 		if err := t.Viewer.AwaitOffset(ctx, end); err != nil {
 			return fmt.Errorf("filling the history of a terminal: %w", err)
 		}
-		k.env.Progress("filling the terminals' history", float64(i+1), float64(len(k.terminal)))
+		k.Env.Progress("filling the terminals' history", float64(i+1), float64(len(k.Terminal)))
 	}
 	return nil
 }
 
 // open makes all viewers join, and starts the workers.
 func (k *soaking) open(ctx context.Context) (err error) {
-	o := k.env.Options
-	if k.group, err = k.gather(ctx, audience{each: o.Viewers, rate: o.Rate}); err != nil {
+	o := k.Env.Options
+	if k.group, err = k.Gather(ctx, stage.Audience{Each: o.Viewers, Rate: o.Rate}); err != nil {
 		return err
 	}
-	if err := k.join(ctx, k.group, k.total); err != nil {
+	if err := k.Join(ctx, k.group, k.total); err != nil {
 		return err
 	}
-	if k.shell, err = k.program.Open(ctx, k.loop); err != nil {
+	if k.shell, err = k.Program.Open(ctx, k.Loop); err != nil {
 		return err
 	}
 	k.ended = func() {
-		ctx, cancel := context.WithTimeout(context.Background(), endWait)
+		ctx, cancel := context.WithTimeout(context.Background(), stage.EndWait)
 		defer cancel()
 		if err := k.shell.Close(ctx); err != nil {
-			k.env.Log.Warn("cleaning up", "err", err)
+			k.Env.Log.Warn("cleaning up", "err", err)
 		}
 	}
 	if k.near, err = echoIn(ctx, k.shell, k.rec, "echo"); err != nil {
 		return err
 	}
-	if k.env.Baseline != nil {
-		if k.bare, err = echoBare(ctx, k.stage, k.rec); err != nil {
+	if k.Env.Baseline != nil {
+		if k.bare, err = echoBare(ctx, k.Stage, k.rec); err != nil {
 			return err
 		}
 		closeShell := k.ended
@@ -201,14 +202,14 @@ func (k *soaking) open(ctx context.Context) (err error) {
 			closeShell()
 		}
 	}
-	k.calls, err = callsFor(ctx, k.stage, k.shell.PTY)
+	k.calls, err = callsFor(ctx, k.Stage, k.shell.PTY)
 	return err
 }
 
 // warmUp does everything once without measuring it.
 func (k *soaking) warmUp(ctx context.Context) error {
-	k.env.Progress("warm up", 0, 1)
-	if err := k.slice(ctx, -1, max(k.env.Options.Warmup, leastSlice)); err != nil {
+	k.Env.Progress("warm up", 0, 1)
+	if err := k.slice(ctx, -1, max(k.Env.Options.Warmup, leastSlice)); err != nil {
 		return err
 	}
 	now := time.Now()
@@ -231,7 +232,7 @@ func (k *soaking) slice(ctx context.Context, block int, lasts time.Duration) err
 	all.Go(func() error {
 		tally, err := k.watch(ctx, lasts)
 		if err == nil {
-			k.env.complain(fmt.Sprintf("block %d: ", max(block, 0)+1), tally)
+			k.Env.Complain(fmt.Sprintf("block %d: ", max(block, 0)+1), tally)
 		}
 		return err
 	})
@@ -246,7 +247,7 @@ func (k *soaking) slice(ctx context.Context, block int, lasts time.Duration) err
 	all.Go(func() error { return k.visits(ctx, lasts) })
 	all.Go(func() error { return k.keys(ctx, lasts) })
 	err := all.Wait()
-	k.env.Out.Merge(phase, block, k.rec.Snapshot())
+	k.Env.Out.Merge(phase, block, k.rec.Snapshot())
 	return err
 }
 
@@ -264,7 +265,7 @@ func (k *soaking) visits(ctx context.Context, lasts time.Duration) error {
 	_, err := openloop.Each(ctx, soakVisits, lasts, func(n int, due time.Time) error {
 		joining, cancel := context.WithTimeout(ctx, calls.Timeout)
 		defer cancel()
-		v := client.Watch(joining, k.owner, client.Options{PTY: k.terminal[n%len(k.terminal)].PTY, Transport: k.loop}, ignoring{})
+		v := client.Watch(joining, k.Owner, client.Options{PTY: k.Terminal[n%len(k.Terminal)].PTY, Transport: k.Loop}, ignoring{})
 		j, err := v.AwaitJoined(joining)
 		v.Close()
 		switch {
@@ -292,15 +293,15 @@ func (k *soaking) conclude(from, to time.Time) {
 	if k.bare == nil {
 		figure = "echo_p50"
 	}
-	values := k.env.Out.Blocks(figure)
+	values := k.Env.Out.Blocks(figure)
 	if quarter := len(values) / 4; quarter > 0 {
 		_, interval, ok := measure.Change(values[:quarter], values[len(values)-quarter:])
 		switch {
 		case !ok || interval == nil:
-			k.env.Out.Note("the run was too short to tell drift from chance: three slices in each quarter are the least")
+			k.Env.Out.Note("the run was too short to tell drift from chance: three slices in each quarter are the least")
 		default:
-			k.env.Out.Value("echo_drift", max(0, interval.Low-1))
+			k.Env.Out.Value("echo_drift", max(0, interval.Low-1))
 		}
 	}
-	growth.Record(k.env.Out, len(k.env.Target.Relays), max(1, len(k.env.Target.Sandboxes)), from, to)
+	growth.Record(k.Env.Out, len(k.Env.Target.Relays), max(1, len(k.Env.Target.Sandboxes)), from, to)
 }

@@ -9,10 +9,11 @@ import (
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
 	"github.com/fairlead/fairlead/loadtest/internal/pusher"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/loadtest/internal/typist"
 )
 
-var syncing = &Scenario{
+var syncing = &stage.Scenario{
 	Name:    "sync",
 	Summary: "many laptops that push their browsers' cookies, beside somebody who types",
 	Long: `Pairs laptops with the session, each by a secret of its own. All of them push their
@@ -31,20 +32,20 @@ loadtest run sync --local --pairings 10 --cookies 3000`,
 		{Name: "echo_alone", Kind: measure.KindLatency, Help: "keystroke to echo while nothing else happens"},
 		{Name: "lost_cookies", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "cookies that the sandbox didn't take"},
 		{Name: "failed_calls", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "pushes that failed"},
-	}, exactEcho...),
-	Defaults: Options{Duration: 4 * time.Second, Warmup: time.Second, Blocks: 9},
-	Flags: own(func(c *program.Command, own *syncOptions) {
+	}, stage.ExactEcho...),
+	Defaults: stage.Options{Duration: 4 * time.Second, Warmup: time.Second, Blocks: 9},
+	Flags: stage.Own(func(c *program.Command, own *syncOptions) {
 		c.Int(&own.pairings, "pairings", 50, "`number` of laptops")
 		c.Int(&own.cookies, "cookies", 100, "`number` of cookies that each pushes")
 	}),
-	Prepare: func(o *Options) error {
+	Prepare: func(o *stage.Options) error {
 		own := o.Own.(*syncOptions)
 		if own.pairings < 1 || own.pairings > pusher.MaxPairings || own.cookies < 1 || own.cookies > pusher.MaxCookies {
 			return fmt.Errorf("--pairings must be from 1 to %d, --cookies from 1 to %d", pusher.MaxPairings, pusher.MaxCookies)
 		}
 		return nil
 	},
-	Run: onStage(one, runSync),
+	Run: stage.OnStage(stage.One, runSync),
 }
 
 // syncKeys is how many keys a second are typed.
@@ -52,10 +53,10 @@ const syncKeys = 50
 
 type syncOptions struct{ pairings, cookies int }
 
-func runSync(ctx context.Context, s *stage) (err error) {
-	env, rec, own := s.env, measure.NewRecorder(), s.env.Options.Own.(*syncOptions)
+func runSync(ctx context.Context, s *stage.Stage) (err error) {
+	env, rec, own := s.Env, measure.NewRecorder(), s.Env.Options.Own.(*syncOptions)
 	rec.Process("generator-0")
-	t := s.terminal[0]
+	t := s.Terminal[0]
 	if _, err := t.Ask(ctx, "echo", "echoing"); err != nil {
 		return err
 	}
@@ -64,9 +65,9 @@ func runSync(ctx context.Context, s *stage) (err error) {
 	busy.Listen()
 	idle.Listen()
 	env.Progress("pair", 0, 1)
-	laptops, err := pusher.Pair(ctx, pusher.Options{User: s.owner, Pairings: own.pairings, Cookies: own.cookies, Name: "push"}, rec)
+	laptops, err := pusher.Pair(ctx, pusher.Options{User: s.Owner, Pairings: own.pairings, Cookies: own.cookies, Name: "push"}, rec)
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.Background(), endWait)
+		ctx, cancel := context.WithTimeout(context.Background(), stage.EndWait)
 		defer cancel()
 		err = errors.Join(err, laptops.Close(ctx))
 		env.Out.Merge("rest", -1, rec.Snapshot())
@@ -77,8 +78,8 @@ func runSync(ctx context.Context, s *stage) (err error) {
 	env.Progress("warm up", 0, 1)
 	laptops.Run(ctx, env.Options.Warmup)
 	rec.Begin(time.Now())
-	phase := func(name string, by *typist.Typist, beside func()) side {
-		return side{name, nil, func(ctx context.Context, block int) error {
+	phase := func(name string, by *typist.Typist, beside func()) stage.Side {
+		return stage.Side{Phase: name, Groups: nil, Run: func(ctx context.Context, block int) error {
 			t.Follow(by)
 			done := make(chan struct{})
 			go func() { // waited for below

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/protocol"
 )
 
-var terminals = &Scenario{
+var terminals = &stage.Scenario{
 	Name:    "terminals",
 	Summary: "many terminals of one sandbox, each with its viewers",
 	Long: `Programs in so many real terminals print, each a stream of its own, and so many
@@ -17,16 +18,16 @@ of a bare loop that delivers as many chunks to as many sockets.`,
 	Example: `  loadtest run terminals --local --terminals 16 --viewers 10
   loadtest run terminals --local --terminals 64 --viewers 4 --rate 10 --slo 'delivery_p99<=100ms'`,
 	Metrics:   fanout.Metrics,
-	Defaults:  Options{Terminals: 16, Viewers: 10, Rate: 20, Chunk: 1024, Duration: 3 * time.Second, Warmup: time.Second, Blocks: 9, Seed: 1},
+	Defaults:  stage.Options{Terminals: 16, Viewers: 10, Rate: 20, Chunk: 1024, Duration: 3 * time.Second, Warmup: time.Second, Blocks: 9, Seed: 1},
 	Simulated: true,
-	Prepare: func(o *Options) error {
+	Prepare: func(o *stage.Options) error {
 		// One is the session's own.
 		if most := protocol.MaxPTYs - 1; o.Terminals > most {
 			return fmt.Errorf("%d terminals: a sandbox has at most %d", o.Terminals, most)
 		}
 		return nil
 	},
-	Run: onStage(func(o *Options) int { return o.Terminals }, func(ctx context.Context, s *stage) error {
-		return watchBlocks(ctx, s, s.env.Options.Viewers)
+	Run: stage.OnStage(func(o *stage.Options) int { return o.Terminals }, func(ctx context.Context, s *stage.Stage) error {
+		return watchBlocks(ctx, s, s.Env.Options.Viewers)
 	}),
 }

@@ -8,11 +8,12 @@ import (
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/loadtest/internal/baseline"
 	"github.com/fairlead/fairlead/loadtest/internal/measure"
+	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
-var tunnelThroughput = &Scenario{
+var tunnelThroughput = &stage.Scenario{
 	Name:    "tunnel",
 	Summary: "Throughput of a tunnel, agent to relay, beside raw QUIC and TCP",
 	Long: `Sends as much as is taken from an agent's end of a tunnel to a relay's, in two
@@ -33,12 +34,12 @@ loadtest run tunnel --slo 'tunnel_throughput_ratio>=0.85' --slo 'parallel_throug
 		{Name: "lost_bytes", Kind: measure.KindCounter, Unit: "B", LowerIsBetter: true, MustBeZero: true, Help: "sent and not received"},
 		{Name: "corrupt_transfers", Kind: measure.KindCounter, LowerIsBetter: true, MustBeZero: true, Help: "in which other bytes came than were sent"},
 	},
-	Defaults: Options{Terminals: 16, Duration: time.Second, Warmup: time.Second, Blocks: 9},
+	Defaults: stage.Options{Terminals: 16, Duration: time.Second, Warmup: time.Second, Blocks: 9},
 	NoTarget: true,
-	Flags: own(func(c *program.Command, own *tunnelOptions) {
+	Flags: stage.Own(func(c *program.Command, own *tunnelOptions) {
 		c.Strings(&own.carriers, "carriers", "`carriers` to measure: quic, websocket (default: both)")
 	}),
-	Prepare: func(o *Options) error {
+	Prepare: func(o *stage.Options) error {
 		own := o.Own.(*tunnelOptions)
 		for _, c := range own.carriers {
 			if c := tunnel.Carrier(c); c != tunnel.CarrierQUIC && c != tunnel.CarrierWebSocket {
@@ -62,7 +63,7 @@ type sender struct {
 }
 
 // runTunnel measures every sender in turn.
-func runTunnel(ctx context.Context, env *Env) error {
+func runTunnel(ctx context.Context, env *stage.Env) error {
 	senders, end, err := openSenders(ctx, env)
 	if err != nil {
 		return err
@@ -77,9 +78,9 @@ func runTunnel(ctx context.Context, env *Env) error {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
-	var sides []side
+	var sides []stage.Side
 	for _, s := range senders {
-		sides = append(sides, side{run: func(ctx context.Context, block int) error {
+		sides = append(sides, stage.Side{Run: func(ctx context.Context, block int) error {
 			began := time.Now()
 			t, err := s.send(ctx, env.Options.Duration)
 			if err != nil {
@@ -100,7 +101,7 @@ func runTunnel(ctx context.Context, env *Env) error {
 }
 
 // openSenders opens the connections that are measured.
-func openSenders(ctx context.Context, env *Env) (senders []sender, end func(), err error) {
+func openSenders(ctx context.Context, env *stage.Env) (senders []sender, end func(), err error) {
 	var open []func()
 	end = func() {
 		for _, f := range open {

@@ -27,9 +27,7 @@ const (
 // something typed, which is its echo; nor is a flood, for which waiting would only
 // have the kernel's small buffer stand full.
 type joiner struct {
-	// Static after construction.
-	await func(p []byte) (int, error) // waits for output
-	more  func(p []byte) (int, error) // takes what there is, perhaps nothing
+	from printer // static after construction
 
 	typed atomic.Bool // something was, since the last read
 
@@ -38,9 +36,15 @@ type joiner struct {
 	rest bool // there was no room for all that had waited
 }
 
+// A printer has output.
+type printer interface {
+	await(p []byte) (int, error) // waits for some
+	more(p []byte) (int, error)  // takes what there is, perhaps nothing
+}
+
 // Read reads output. It waits for some, and under load for more.
 func (j *joiner) Read(p []byte) (n int, err error) {
-	n, err = j.await(p)
+	n, err = j.from.await(p)
 	if err != nil || j.typed.Swap(false) {
 		return n, err
 	}
@@ -55,7 +59,7 @@ func (j *joiner) Read(p []byte) (n int, err error) {
 	j.rest = true
 	for n < len(p) {
 		// An error is there again at the next read.
-		m, err := j.more(p[n:])
+		m, err := j.from.more(p[n:])
 		if m == 0 || err != nil {
 			j.rest = false
 			break

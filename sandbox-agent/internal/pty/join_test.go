@@ -101,7 +101,7 @@ func join(t *testing.T, busy time.Duration, pieces ...printed) (got []handed) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPrinting(pieces)
 		go p.run() // ends with its pieces
-		j := joiner{await: p.await, more: p.more}
+		j := joiner{from: p}
 		buf, start, next := make([]byte, joinBytes), time.Now(), byte(0)
 		for {
 			n, err := j.Read(buf)
@@ -223,7 +223,7 @@ func TestJoinNoEcho(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPrinting(repeat(10_000, printed{200 * time.Microsecond, 1}))
 		go p.run() // ends with its pieces
-		j := joiner{await: p.await, more: p.more}
+		j := joiner{from: p}
 		buf := make([]byte, joinBytes)
 		for i := range 3000 {
 			echo := i > 100 && i%2 == 0

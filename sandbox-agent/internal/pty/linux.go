@@ -80,8 +80,7 @@ func newMaster(f *os.File) (*master, error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	m := &master{file: file, raw: raw}
-	m.in.await = func(p []byte) (int, error) { return m.read(p, true) }
-	m.in.more = func(p []byte) (int, error) { return m.read(p, false) }
+	m.in.from = m
 	return m, nil
 }
 
@@ -92,6 +91,10 @@ func (m *master) Read(p []byte) (n int, err error) {
 	}
 	return m.in.Read(p)
 }
+
+// await and more implement printer.
+func (m *master) await(p []byte) (int, error) { return m.read(p, true) }
+func (m *master) more(p []byte) (int, error)  { return m.read(p, false) }
 
 // read reads once, and perhaps waits until there is something. It returns io.EOF
 // for EIO, by which Linux reports that no process has the other side open.

@@ -1,4 +1,4 @@
-package scenario
+package stage
 
 import (
 	"context"
@@ -19,7 +19,7 @@ const (
 	grantsEach = 10
 )
 
-// each returns how many sockets one person opens.
+// Each returns how many sockets one person opens.
 func (o *Options) each() int {
 	if o.OwnGrants {
 		return grantsEach
@@ -39,9 +39,9 @@ func (o *Options) People() int {
 	return 0
 }
 
-// watchers returns the people who open so many sockets. They don't control the
+// Watchers returns the people who open so many sockets. They don't control the
 // terminal, if possible, since a controller's viewers hold it back.
-func (e *Env) watchers(sockets int) ([]stack.User, error) {
+func (e *Env) Watchers(sockets int) ([]stack.User, error) {
 	others := e.Target.Others()
 	if e.Options.Simulated {
 		others = e.admitted

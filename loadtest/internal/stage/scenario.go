@@ -1,6 +1,6 @@
-// Package scenario says what loadtest can do to a deployment: each scenario
-// makes one kind of load, and measures and verifies what comes of it.
-package scenario
+// Package stage is what scenarios stand on: a deployment with its people and
+// terminals, generators and a baseline, and blocks of them in turn.
+package stage
 
 import (
 	"context"
@@ -111,11 +111,11 @@ func (e *Env) Now() *stack.Target {
 
 // Owner returns the owner of the session. The caller closes it.
 func (e *Env) Owner() *client.User {
-	return client.NewUser(client.UserOptions{Token: e.Target.Owner().Token, Session: e.Target.Session, Relays: e.origins()})
+	return client.NewUser(client.UserOptions{Token: e.Target.Owner().Token, Session: e.Target.Session, Relays: e.Origins()})
 }
 
-// origins returns the relays' public origins.
-func (e *Env) origins() []string {
+// Origins returns the relays' public origins.
+func (e *Env) Origins() []string {
 	var all []string
 	for _, r := range e.Target.Relays {
 		all = append(all, r.URL)
@@ -123,8 +123,8 @@ func (e *Env) origins() []string {
 	return all
 }
 
-// own returns a scenario's Flags, which keep what they are set to in a T.
-func own[T any](declare func(c *program.Command, own *T)) func(*program.Command, *Options) {
+// Own returns a scenario's Flags, which keep what they are set to in a T.
+func Own[T any](declare func(c *program.Command, own *T)) func(*program.Command, *Options) {
 	return func(c *program.Command, o *Options) {
 		t := new(T)
 		o.Own = t

@@ -1,4 +1,4 @@
-package scenario
+package stage
 
 import (
 	"context"
@@ -9,25 +9,25 @@ import (
 )
 
 // A side is one of those that are measured in turn: fairlead, or its baseline.
-type side struct {
-	phase  string             // of its groups while it is measured
-	groups []*generator.Group // are told the phase; a side whose group is nil is left out
-	run    func(ctx context.Context, block int) error
+type Side struct {
+	Phase  string             // of its groups while it is measured
+	Groups []*generator.Group // are told the phase; a side whose group is nil is left out
+	Run    func(ctx context.Context, block int) error
 }
 
-// maxBlocks bounds the blocks: a bound that is undecided then is missed.
-const maxBlocks = 30
+// MaxBlocks bounds the blocks: a bound that is undecided then is missed.
+const MaxBlocks = 30
 
 // EachBlock runs blocks until there are as many as wanted and every bound on a
 // ratio is decided, at most 30. In each block every side is measured once.
-func (e *Env) EachBlock(ctx context.Context, phase string, sides ...side) error {
+func (e *Env) EachBlock(ctx context.Context, phase string, sides ...Side) error {
 	wanted := max(e.Options.Blocks, 1)
 	for block := 0; block < wanted; block++ {
 		e.Progress(phase, float64(block), float64(wanted))
-		if err := inTurn(ctx, block, sides...); err != nil {
+		if err := InTurn(ctx, block, sides...); err != nil {
 			return err
 		}
-		if block == wanted-1 && wanted < maxBlocks && e.undecided() {
+		if block == wanted-1 && wanted < MaxBlocks && e.Undecided() {
 			wanted++
 		}
 	}
@@ -35,29 +35,29 @@ func (e *Env) EachBlock(ctx context.Context, phase string, sides ...side) error 
 	return nil
 }
 
-// inTurn measures every side once. Each block begins with another side, so that
+// InTurn measures every side once. Each block begins with another side, so that
 // a machine that becomes slower favours none.
-func inTurn(ctx context.Context, block int, sides ...side) error {
+func InTurn(ctx context.Context, block int, sides ...Side) error {
 	for i := range sides {
 		s := sides[(i+block)%len(sides)]
-		told := groups(s.groups...)
-		if len(told) < len(s.groups) {
+		told := Groups(s.Groups...)
+		if len(told) < len(s.Groups) {
 			continue
 		}
 		for _, g := range told {
-			if err := g.Phase(ctx, s.phase, block); err != nil {
+			if err := g.Phase(ctx, s.Phase, block); err != nil {
 				return err
 			}
 		}
-		if err := s.run(ctx, block); err != nil {
+		if err := s.Run(ctx, block); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// undecided reports whether more blocks would decide a bound.
-func (e *Env) undecided() bool {
+// Undecided reports whether more blocks would decide a bound.
+func (e *Env) Undecided() bool {
 	if len(e.Options.SLOs) == 0 {
 		return false
 	}
@@ -69,9 +69,9 @@ func (e *Env) undecided() bool {
 	return false
 }
 
-// beginAll makes groups record from now on. Groups may be nil.
-func beginAll(ctx context.Context, all ...*generator.Group) error {
-	for _, g := range groups(all...) {
+// BeginAll makes groups record from now on. Groups may be nil.
+func BeginAll(ctx context.Context, all ...*generator.Group) error {
+	for _, g := range Groups(all...) {
 		if err := g.Begin(ctx, time.Now()); err != nil {
 			return err
 		}
@@ -79,8 +79,8 @@ func beginAll(ctx context.Context, all ...*generator.Group) error {
 	return nil
 }
 
-// groups returns those that are not nil.
-func groups(all ...*generator.Group) []*generator.Group {
+// Groups returns those that are not nil.
+func Groups(all ...*generator.Group) []*generator.Group {
 	var some []*generator.Group
 	for _, g := range all {
 		if g != nil {

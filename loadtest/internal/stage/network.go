@@ -1,4 +1,4 @@
-package scenario
+package stage
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/fairlead/fairlead/tunnel/tunneltest/impair"
 )
 
-// unimpaired removes the impairment of the network, until restore is called:
+// Unimpaired removes the impairment of the network, until restore is called:
 // what is not measured is done fast.
-func (e *Env) unimpaired() (restore func() error, err error) {
+func (e *Env) Unimpaired() (restore func() error, err error) {
 	if e.Local == nil || e.Local.Shaper() == nil {
 		return func() error { return nil }, nil
 	}
@@ -26,9 +26,9 @@ func (e *Env) unimpaired() (restore func() error, err error) {
 	return func() error { return shaper.SetProfile(profile) }, shaper.SetProfile(impair.Profile{})
 }
 
-// awaitCarrier waits until the first relay has tunnels over c, and over no other
+// AwaitCarrier waits until the first relay has tunnels over c, and over no other
 // carrier.
-func (e *Env) awaitCarrier(ctx context.Context, c tunnel.Carrier, within time.Duration) error {
+func (e *Env) AwaitCarrier(ctx context.Context, c tunnel.Carrier, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for {

@@ -1,4 +1,4 @@
-package scenario
+package stage
 
 import (
 	"github.com/fairlead/fairlead/loadtest/internal/agents"
