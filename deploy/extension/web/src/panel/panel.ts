@@ -42,10 +42,11 @@ function ask(problem = ''): void {
 }
 
 // forget signs out here. The token stays good where it came from: it is the
-// person's, not the panel's.
+// person's, not the panel's. The form is there at once: what is pasted into it a
+// moment later must not be wiped.
 async function forget(problem = ''): Promise<void> {
-  await storage.session.remove(stored);
   ask(problem);
+  await storage.session.remove(stored);
 }
 
 // expire signs out for the token is over. What the person has written waits for
