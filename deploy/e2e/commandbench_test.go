@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -37,11 +41,16 @@ func newCommander(b *testing.B) *commander {
 
 // sign returns a command that does nothing: a session that nobody uses.
 func (c *commander) sign() (protocol.CommandEnvelope, error) {
+	return c.signOp(protocol.CommandTarget{SessionID: protocol.NewSessionID()}, `{"kind":"session.create"}`)
+}
+
+// signOp returns a command for a target in the first sandbox.
+func (c *commander) signOp(target protocol.CommandTarget, op string) (protocol.CommandEnvelope, error) {
+	target.SandboxID = c.stack.Ready.Sandboxes[0].ID
 	cmd := jws.Command{
 		Audience: jws.AudienceAgent, CommandID: protocol.NewCommandID(), TraceID: protocol.NewTraceID(),
 		IssuedAt: time.Now().UnixMilli(), TTLMs: protocol.DefaultCommandTTL.Milliseconds(),
-		Target: protocol.CommandTarget{SandboxID: c.stack.Ready.Sandboxes[0].ID, SessionID: protocol.NewSessionID()},
-		Op:     json.RawMessage(`{"kind":"session.create"}`),
+		Target: target, Op: json.RawMessage(op),
 	}
 	token, err := c.signer.SignCommand(cmd)
 	return envelope(cmd, token), err
@@ -106,4 +115,58 @@ func BenchmarkCommands(b *testing.B) {
 	})
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commands/s")
+}
+
+// BenchmarkSignals: as many signals to a terminal's job as commands that do nothing,
+// in turns, by ten clients, while 300 other processes are on the machine. A signal is
+// to take no more than a quarter longer, however many those are.
+func BenchmarkSignals(b *testing.B) {
+	const each, clients, others = 100, 10, 300
+	c := newCommander(b)
+	for range others {
+		cmd := exec.Command("sleep", "3600")
+		must(b, cmd.Start())
+		b.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+	}
+	s := c.stack
+	terminal := protocol.CommandTarget{SessionID: s.Ready.SessionID, PTYID: s.Ready.PTYID}
+	round := func(sign func() (protocol.CommandEnvelope, error)) (perSecond float64) {
+		envelopes := make(chan protocol.CommandEnvelope, each)
+		for range each {
+			env, err := sign()
+			must(b, err)
+			envelopes <- env
+		}
+		close(envelopes)
+		var posting errgroup.Group
+		began := time.Now()
+		for range clients {
+			posting.Go(func() error {
+				for env := range envelopes {
+					if err := c.post(b.Context(), env); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		must(b, posting.Wait())
+		return each / time.Since(began).Seconds()
+	}
+	var ratios, signals []float64
+	for b.Loop() {
+		nothing := round(c.sign)
+		signal := round(func() (protocol.CommandEnvelope, error) {
+			return c.signOp(terminal, `{"kind":"pty.signal","signal":"WINCH"}`)
+		})
+		ratios, signals = append(ratios, signal/nothing), append(signals, signal)
+	}
+	slices.Sort(ratios)
+	slices.Sort(signals)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(signals[len(signals)/2], "signals/s")
+	b.ReportMetric(ratios[len(ratios)/2], "of-nothing")
 }
