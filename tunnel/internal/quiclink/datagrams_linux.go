@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -25,10 +24,6 @@ const (
 	mostAtOnce = 64 << 10
 	// controlBytes is room for the control messages of what it hands over.
 	controlBytes = 128
-	// yieldAfter is how many datagrams are handed on in a row before others may run.
-	// quic-go drops what comes for a connection beyond 256 packets that it hasn't
-	// processed, and on one processor it processes none while this goroutine reads.
-	yieldAfter = 64
 )
 
 // datagrams is a UDP socket from which a burst of one sender is read at once (UDP
@@ -40,7 +35,6 @@ type datagrams struct {
 
 	// Owned by the one goroutine of quic-go that reads.
 	in     *burst // what isn't handed on yet; nil: nothing
-	row    int    // datagrams handed on since others could run
 	failed error
 	last   *net.UDPAddr // the latest sender
 
@@ -144,7 +138,6 @@ func (d *datagrams) ReadBatch(messages []ipv4.Message, _ int) (int, error) {
 		m.Addr, m.Flags = from, 0
 		n++
 	}
-	d.row += n
 	if len(d.in.rest) == 0 {
 		bursts.Put(d.in)
 		d.in = nil
@@ -154,10 +147,6 @@ func (d *datagrams) ReadBatch(messages []ipv4.Message, _ int) (int, error) {
 
 // await waits for a burst.
 func (d *datagrams) await() error {
-	if d.row >= yieldAfter {
-		d.row = 0
-		runtime.Gosched()
-	}
 	if err := d.raw.Read(d.receive); err != nil {
 		return err
 	}
@@ -173,7 +162,6 @@ func (d *datagrams) receive(fd uintptr) bool {
 	b := bursts.Get().(*burst)
 	if d.failed = b.receive(fd); d.failed != nil {
 		bursts.Put(b)
-		d.row = 0
 		return !errors.Is(d.failed, unix.EAGAIN)
 	}
 	d.in = b
