@@ -9,12 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -117,11 +114,11 @@ func BenchmarkCommands(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commands/s")
 }
 
-// BenchmarkSignals: as many signals to a terminal's job as commands that do nothing,
-// in turns, by ten clients, while 300 other processes are on the machine. A signal is
-// to take no more than a quarter longer, however many those are.
+// BenchmarkSignals: signals to a terminal's job beside commands that do nothing, one
+// after the other and in turns, while 300 other processes are on the machine. A signal
+// is to take no more than a quarter longer, however many those are.
 func BenchmarkSignals(b *testing.B) {
-	const each, clients, others = 100, 10, 300
+	const others = 300
 	c := newCommander(b)
 	for range others {
 		cmd := exec.Command("sleep", "3600")
@@ -131,42 +128,25 @@ func BenchmarkSignals(b *testing.B) {
 			_ = cmd.Wait()
 		})
 	}
-	s := c.stack
-	terminal := protocol.CommandTarget{SessionID: s.Ready.SessionID, PTYID: s.Ready.PTYID}
-	round := func(sign func() (protocol.CommandEnvelope, error)) (perSecond float64) {
-		envelopes := make(chan protocol.CommandEnvelope, each)
-		for range each {
-			env, err := sign()
-			must(b, err)
-			envelopes <- env
-		}
-		close(envelopes)
-		var posting errgroup.Group
-		began := time.Now()
-		for range clients {
-			posting.Go(func() error {
-				for env := range envelopes {
-					if err := c.post(b.Context(), env); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		}
-		must(b, posting.Wait())
-		return each / time.Since(began).Seconds()
-	}
-	var ratios, signals []float64
+	terminal := protocol.CommandTarget{SessionID: c.stack.Ready.SessionID, PTYID: c.stack.Ready.PTYID}
+	var nothing, signals []time.Duration
 	for b.Loop() {
-		nothing := round(c.sign)
-		signal := round(func() (protocol.CommandEnvelope, error) {
-			return c.signOp(terminal, `{"kind":"pty.signal","signal":"WINCH"}`)
-		})
-		ratios, signals = append(ratios, signal/nothing), append(signals, signal)
+		env, err := c.sign()
+		must(b, err)
+		timed(b, &nothing, func() error { return c.post(b.Context(), env) })
+		env, err = c.signOp(terminal, `{"kind":"pty.signal","signal":"WINCH"}`)
+		must(b, err)
+		timed(b, &signals, func() error { return c.post(b.Context(), env) })
 	}
-	slices.Sort(ratios)
-	slices.Sort(signals)
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(signals[len(signals)/2], "signals/s")
-	b.ReportMetric(ratios[len(ratios)/2], "of-nothing")
+	b.ReportMetric(millis(quantile(signals, 0.5)), "signal-p50-ms")
+	b.ReportMetric(millis(quantile(nothing, 0.5)), "nothing-p50-ms")
+	b.ReportMetric(sum(nothing).Seconds()/sum(signals).Seconds(), "of-nothings-rate")
+}
+
+func sum(all []time.Duration) (total time.Duration) {
+	for _, d := range all {
+		total += d
+	}
+	return total
 }
