@@ -68,8 +68,9 @@ PURE := deploy/checks deploy/checks/changed deploy/checks/locks deploy/controlpl
 # What measures the processor is tested alone, when all else is over.
 SPEED := ^(TestCase59Speed|TestLastPage)$$
 
-# What is large, and done by one goroutine, is tested without the race detector alone.
-LARGE := ^(TestMany|TestMemoryAtOnce)$$
+# What is large, and done by one goroutine, is tested without the race detector alone;
+# with it memory isn't ours alone.
+LARGE := ^(TestMany|TestMemoryAtOnce|TestAnIdleViewerCostsLittle)$$
 
 # The end-to-end tests of cases and faults, about half of them.
 FOUND := ^Test(Found|Case)
@@ -142,7 +143,7 @@ test-pure:
 
 test-speed:
 	$(GO) test $(LINK) -timeout 5m -run '$(SPEED)' ./sandbox-agent/internal/redact ./sandbox-agent/internal/history/lineindex
-	$(GO) test $(LINK) -timeout 5m -run '$(LARGE)' ./sandbox-agent/internal/cookies
+	$(GO) test $(LINK) -timeout 5m -run '$(LARGE)' ./sandbox-agent/internal/cookies ./relay/internal/gateway
 
 test-programs:
 	$(GO) test $(LINK) -timeout 30m -skip '$(FOUND)' ./deploy/e2e/...

@@ -31,7 +31,14 @@ func TestAnIdleViewerCostsLittle(t *testing.T) {
 	come(tickets[:few]) // whatever is made once
 	goroutines, before := runtime.NumGoroutine(), live()
 	come(tickets[few:])
-	each, more := (live()-before)/viewers, runtime.NumGoroutine()-goroutines
+	each := (live() - before) / viewers
+	for range 20 { // whoever came last may still be on its way to be idle
+		if each <= most && runtime.NumGoroutine()-goroutines <= viewers+10 {
+			break
+		}
+		each = (live() - before) / viewers
+	}
+	more := runtime.NumGoroutine() - goroutines
 	t.Logf("%d bytes of heap and stacks, and %.2f goroutines, for each of %d idle viewers", each, float64(more)/viewers, viewers)
 	if each > most {
 		t.Errorf("an idle viewer takes %d bytes, over %d", each, most)
