@@ -44,7 +44,6 @@ var pingFrame = []byte{0x89, 0x00}
 type Conn struct {
 	ws      *websocket.Conn
 	raw     *lockedConn
-	ahead   *bufio.Reader // what the library reads from
 	patient bool          // owned by who reads: see Until
 	heard   atomic.Int64  // Unix nanoseconds of the last message or pong
 	pongs   atomic.Uint64 // the highest number of one
@@ -82,7 +81,7 @@ func accept(w http.ResponseWriter, r *http.Request, subprotocols []string, most 
 		return nil, err
 	}
 	ws.SetReadLimit(int64(most))
-	c.ws, c.raw, c.ahead = ws, lw.conn, lw.ahead
+	c.ws, c.raw = ws, lw.conn
 	if err := c.raw.tune(); err != nil {
 		ws.CloseNow()
 		return nil, err
@@ -92,7 +91,7 @@ func accept(w http.ResponseWriter, r *http.Request, subprotocols []string, most 
 
 // Read returns the next message.
 func (c *Conn) Read(ctx context.Context) (websocket.MessageType, []byte, error) {
-	if c.patient && c.ahead.Buffered() == 0 {
+	if c.patient {
 		c.raw.await()
 	}
 	kind, data, err := c.ws.Read(ctx)
@@ -186,9 +185,8 @@ func (c *Conn) Close(code int, reason string) {
 // A lockingWriter is a ResponseWriter whose hijacked connection is a lockedConn.
 type lockingWriter struct {
 	http.ResponseWriter
-	most  int // bytes of a message
-	conn  *lockedConn
-	ahead *bufio.Reader
+	most int // bytes of a message
+	conn *lockedConn
 }
 
 // Unwrap lets http.ResponseController reach the original.
@@ -211,6 +209,5 @@ func (w *lockingWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	// The library reads with a small buffer: the one made for requests is as large
 	// as everything else about a viewer.
-	w.ahead = bufio.NewReaderSize(w.conn, libraryReads)
-	return w.conn, bufio.NewReadWriter(w.ahead, bufio.NewWriterSize(w.conn, libraryWrites)), nil
+	return w.conn, bufio.NewReadWriter(bufio.NewReaderSize(w.conn, libraryReads), bufio.NewWriterSize(w.conn, libraryWrites)), nil
 }

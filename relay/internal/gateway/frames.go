@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/binary"
 	"io"
+	"sync/atomic"
 
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -56,16 +57,23 @@ type frames struct {
 	open      bool   // a message continues
 	size      uint64 // of it, so far
 	fragments int
+
+	alone bool // what passed last ends with the only message that ends in it
 }
 
 // pass checks the next bytes. With a fault it returns how many of them come
 // before the byte that shows it.
 func (f *frames) pass(p []byte) (sound int, fault *frameFault) {
+	ends, last := 0, 0
+	defer func() { f.alone = ends == 1 && last == len(p) }()
 	for i := 0; i < len(p); {
 		if f.left > 0 {
 			n := min(f.left, uint64(len(p)-i))
 			f.left -= n
 			i += int(n)
+			if f.between() {
+				ends, last = ends+1, i
+			}
 			continue
 		}
 		f.head[f.have] = p[i]
@@ -74,9 +82,15 @@ func (f *frames) pass(p []byte) (sound int, fault *frameFault) {
 			return i, fault
 		}
 		i++
+		if f.between() {
+			ends, last = ends+1, i
+		}
 	}
 	return len(p), nil
 }
+
+// between reports whether a message has just ended.
+func (f *frames) between() bool { return f.left == 0 && f.have == 0 && !f.open && !f.control() }
 
 // look checks the header as far as it has come.
 func (f *frames) look() *frameFault {
@@ -175,6 +189,7 @@ func (f *frames) announced() *frameFault {
 type frameReader struct {
 	source io.Reader
 	found  func(*frameFault) // called with the fault, once
+	alone  atomic.Bool       // once a message is read, nothing that was read is left
 
 	// Owned by the reader.
 	frames frames
@@ -187,6 +202,7 @@ func (r *frameReader) Read(p []byte) (int, error) {
 	}
 	n, err := r.source.Read(p)
 	sound, fault := r.frames.pass(p[:n])
+	r.alone.Store(r.frames.alone)
 	if fault == nil {
 		return n, err
 	}

@@ -125,3 +125,38 @@ func FuzzFrames(f *testing.F) {
 		}
 	})
 }
+
+// Nothing that was read is left behind a message that is alone: who reads it may wait
+// for more.
+func TestAlone(t *testing.T) {
+	a, ended := whole(final|text, "a"), whole(final|ping, "p")
+	for name, c := range map[string]struct {
+		pieces []string // read one after the other
+		want   bool     // after the last
+	}{
+		"a message":                {[]string{a}, true},
+		"an empty one":             {[]string{whole(final|binaryFrame, "")}, true},
+		"its end":                  {[]string{a[:3], a[3:]}, true},
+		"its begin":                {[]string{a[:3]}, false},
+		"two":                      {[]string{a + a}, false},
+		"two, then one":            {[]string{a + a, a}, true},
+		"one and a part":           {[]string{a + a[:1]}, false},
+		"that part's end":          {[]string{a + a[:1], a[1:]}, true},
+		"a ping before it":         {[]string{ended + a}, true},
+		"a ping behind it":         {[]string{a + ended}, false},
+		"a ping alone":             {[]string{ended}, false},
+		"in fragments":             {[]string{whole(text, "a") + whole(final, "b")}, true},
+		"a fragment":               {[]string{whole(text, "a")}, false},
+		"a ping between fragments": {[]string{whole(text, "a") + ended + whole(final, "")}, true},
+	} {
+		f := frames{most: 1 << 10}
+		for _, p := range c.pieces {
+			if _, fault := f.pass([]byte(p)); fault != nil {
+				t.Fatalf("%s: %v", name, fault)
+			}
+		}
+		if f.alone != c.want {
+			t.Errorf("%s: %t", name, f.alone)
+		}
+	}
+}

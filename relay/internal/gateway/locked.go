@@ -58,7 +58,9 @@ type lockedConn struct {
 
 func newLockedConn(conn net.Conn, most int) *lockedConn {
 	awaited, _ := conn.(*quiet.Conn)
-	return &lockedConn{Conn: conn, fd: -1, awaited: awaited, in: frameReader{source: conn, frames: frames{most: uint64(most)}}}
+	c := &lockedConn{Conn: conn, fd: -1, awaited: awaited, in: frameReader{source: conn, frames: frames{most: uint64(most)}}}
+	c.in.alone.Store(true)
+	return c
 }
 
 // tune bounds the kernel's buffer and enables offers if possible.
@@ -114,9 +116,10 @@ func (c *lockedConn) allow() {
 	}
 }
 
-// await waits until there is something to read. An error is for Read to find.
+// await waits until there is something to read, unless some of it was read already. An
+// error is for Read to find.
 func (c *lockedConn) await() {
-	if c.awaited != nil {
+	if c.awaited != nil && c.in.alone.Load() {
 		_ = c.awaited.Await()
 	}
 }
