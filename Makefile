@@ -6,6 +6,7 @@
 # make race   runs the end-to-end tests with race-built programs, about ten minutes
 # make load   measures fan-out, echo and failover with bin/loadtest, about four minutes
 # make soak   runs the mix of all loads for SOAK (default 10m; 4h before a release)
+# make hops   builds programs that note when a key passes them, into bin/hops, for bin/loadtest run echo --hops
 # make bench  runs the Go benchmarks: of packages, then of the programs, then chat's load (BENCH=ToolCall: benchmarks of that name)
 # make proofs runs the long proofs of deploy/e2e/README.md, about a quarter of an hour
 # make conformance  runs the official MCP suite against the agent's MCP server

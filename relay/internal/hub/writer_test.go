@@ -27,10 +27,14 @@ func TestWriter(t *testing.T) {
 			<-begin
 			return true
 		}))
+		synctest.Wait()
+		waiting.Store(1) // the turn has taken what there was
+		w.wake()
+		w.wake()
 		close(begin)
 		synctest.Wait()
-		if turns.Load() != 1 || w.state.Load() != writerIdle {
-			t.Fatalf("%d turns, state %d", turns.Load(), w.state.Load())
+		if turns.Load() != 2 || waiting.Load() != 0 || w.state.Load() != writerIdle {
+			t.Fatalf("%d turns, %d wait, state %d", turns.Load(), waiting.Load(), w.state.Load())
 		}
 		var wakers sync.WaitGroup
 		for range 8 {
