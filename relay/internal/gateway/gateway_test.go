@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -259,6 +260,29 @@ func TestAFrameTooLarge(t *testing.T) {
 			}
 			<-wrote
 		})
+	}
+}
+
+// Who hears why only in the midst of a message may send the rest of it: a reset would
+// take the reason from one who hasn't read it yet.
+func TestTheRestOfAFrameTooLarge(t *testing.T) {
+	w := newWorld(t, (*httptest.Server).Start)
+	ticket, _ := w.ticket(w.grant(nil), relaytest.PTY)
+	c := w.bareSocket(ticket)
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(patience))
+	const rest = lingerBytes / 2
+	io.WriteString(c, frame(final|binaryFrame, rest, ""))
+	closing := string(faultTooBig.closeFrame())
+	for seen := ""; !strings.Contains(seen, closing); {
+		piece := make([]byte, 4096)
+		n, err := c.Read(piece)
+		if seen += string(piece[:n]); err != nil {
+			t.Fatalf("%v after %q", err, seen)
+		}
+	}
+	if _, err := c.Write(make([]byte, rest)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -176,7 +176,8 @@ func asked(query url.Values) (guest hub.Guest, err error) {
 func (t *Terminals) serve(c *Conn, v *hub.Viewer, counts bool, pass *access.Pass) {
 	ctx, cancel := context.WithCancel(context.Background()) // the request's context ends with the hijack
 	defer cancel()
-	defer c.Until(ctx)()
+	keep := c.Until(ctx)
+	defer keep()
 	if pass != nil {
 		pass.Opened(cancel)
 		defer pass.Closed()
@@ -187,6 +188,7 @@ func (t *Terminals) serve(c *Conn, v *hub.Viewer, counts bool, pass *access.Pass
 	if websocket.CloseStatus(err) == -1 && !errors.Is(err, context.Canceled) {
 		t.Gateway.Log.Debug("terminal socket ended", "err", err)
 	}
+	keep() // End closes the socket, once the client could read why
 	cancel()
 	c.End(err, t.Rejects)
 	stop()
