@@ -34,6 +34,8 @@ const (
 	// closeTimeout bounds how long a target may take to close. What doesn't close by
 	// then costs all of the session's tabs, so a busy machine has time for it.
 	closeTimeout = 30 * time.Second
+	// closeAgain is how long a target may take before it is asked once more.
+	closeAgain = time.Second
 	// blank is the empty page.
 	blank = "about:blank"
 	// maxURL and maxTitle bound a page's reported URL and title, in bytes.
@@ -175,16 +177,21 @@ func (l *life) Err() error {
 	}
 }
 
-// left waits until the target is gone, and reports whether it is.
+// left waits until the target is gone, and reports whether it is. It asks again: a
+// Chromium forgets to close a tab that has just been opened by another.
 func (p *page) left(ctx context.Context) bool {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	for {
+	for asked := time.Now(); ; {
 		if _, err := cdp.Call(ctx, p.c.browser, target.GetTargetInfo, target.GetTargetInfoParams{TargetID: p.target.TargetID}); err != nil && ctx.Err() == nil {
 			return true // it isn't known, or nothing is any more
 		}
 		select {
-		case <-ticker.C:
+		case now := <-ticker.C:
+			if now.Sub(asked) >= closeAgain {
+				asked = now
+				closeTargets(p.c, p.target.TargetID)
+			}
 		case <-ctx.Done():
 			return false
 		}
