@@ -68,6 +68,7 @@ type SocketOutcome string
 const (
 	SocketFirst  SocketOutcome = "first"  // first of a connection
 	SocketLane   SocketOutcome = "lane"   // joined a tunnel
+	SocketBeside SocketOutcome = "beside" // joined a tunnel over QUIC
 	SocketOrigin SocketOutcome = "origin" // refused: it came from a browser
 	SocketSecret SocketOutcome = "secret" // refused: no tunnel has that lane secret
 	SocketMany   SocketOutcome = "many"   // refused: the tunnel has enough, or too many wait
@@ -76,7 +77,7 @@ const (
 
 // SocketOutcomes returns all outcomes.
 func SocketOutcomes() []SocketOutcome {
-	return []SocketOutcome{SocketFirst, SocketLane, SocketOrigin, SocketSecret, SocketMany, SocketBroken}
+	return []SocketOutcome{SocketFirst, SocketLane, SocketBeside, SocketOrigin, SocketSecret, SocketMany, SocketBroken}
 }
 
 func (e *Events) handshake(c Carrier, outcome HandshakeOutcome, took time.Duration) {

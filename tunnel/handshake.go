@@ -99,6 +99,7 @@ func (s *Session) register(ctx context.Context, cfg DialConfig) error {
 		if joiner, ok := s.conn.(carrier.Joiner); ok {
 			joiner.Join(m.LaneSecret)
 		}
+		s.beside = newBeside(s.conn, cfg, m.LaneSecret)
 		m.LaneSecret = nil // only this session needs it
 		s.welcome = m
 		return nil

@@ -11,9 +11,9 @@ import (
 	"github.com/fairlead/fairlead/tunnel/internal/mux"
 )
 
-// lane returns a lane's yamux session, once it is open. Only the agent opens
-// lanes; the relay asks for a missing one.
-func (s *Session) lane(ctx context.Context, name protocol.Lane) (*mux.Session, error) {
+// lane returns a lane, once it is open. Only the agent opens lanes; the relay asks
+// for a missing one.
+func (s *Session) lane(ctx context.Context, name protocol.Lane) (*lane, error) {
 	select {
 	case <-s.started:
 	case <-s.done:
@@ -27,14 +27,14 @@ func (s *Session) lane(ctx context.Context, name protocol.Lane) (*mux.Session, e
 	}
 	if first {
 		if s.agent {
-			s.settle(l, name, s.openLane(ctx, name))
+			s.settle(l, s.openLane(ctx, name))
 		} else if err := s.write(protocol.LaneRequest{Lane: name}); err != nil {
 			return nil, s.errOver()
 		}
 	}
 	select {
 	case <-l.ready:
-		return l.mux, l.err
+		return l, l.err
 	case <-s.done:
 		return nil, s.errOver()
 	case <-ctx.Done():
@@ -43,9 +43,14 @@ func (s *Session) lane(ctx context.Context, name protocol.Lane) (*mux.Session, e
 }
 
 // claim returns a lane that the agent has opened, for its one caller to settle;
-// nil if the session is over or the lane was claimed before.
-func (s *Session) claim(name protocol.Lane) *lane {
+// nil if the session is over or the lane was claimed before. A lane that may be lost
+// gives way to another one.
+func (s *Session) claim(name protocol.Lane, loose bool) *lane {
 	l, _ := s.laneEntry(name)
+	if loose && l.replaceable() {
+		s.drop(l)
+		l, _ = s.laneEntry(name)
+	}
 	if l == nil || !l.claimed.CompareAndSwap(false, true) {
 		return nil
 	}
@@ -62,7 +67,7 @@ func (s *Session) laneEntry(name protocol.Lane) (l *lane, first bool) {
 	}
 	l, known := s.lanes[name]
 	if !known {
-		l = &lane{ready: make(chan struct{})}
+		l = &lane{name: name, ready: make(chan struct{})}
 		s.lanes[name] = l
 	}
 	return l, !known
@@ -79,6 +84,14 @@ type opening struct {
 // another terminal's output. The control lane is rarely used, and every idle
 // tunnel has it, so it is a cheap stream.
 func (s *Session) openLane(ctx context.Context, name protocol.Lane) opening {
+	preface := protocol.AppendPreface(nil, protocol.Preface{Version: uint8(s.welcome.Version), Lane: name})
+	if name == protocol.LaneBulk && s.beside != nil {
+		stream, err := s.beside.open(ctx, preface)
+		if err == nil {
+			return opening{stream: stream}
+		}
+		s.log.Debug("no connection beside the tunnel's", "lane", name, "err", err)
+	}
 	open := s.conn.Open
 	if parting, ok := s.conn.(carrier.Parting); ok && name != protocol.LaneControl {
 		open = parting.OpenApart
@@ -87,13 +100,14 @@ func (s *Session) openLane(ctx context.Context, name protocol.Lane) opening {
 	if err != nil {
 		return opening{err: err}
 	}
-	_, err = stream.Write(protocol.AppendPreface(nil, protocol.Preface{Version: uint8(s.welcome.Version), Lane: name}))
+	_, err = stream.Write(preface)
 	return opening{stream, err}
 }
 
 // settle starts yamux on a lane's stream and makes the lane ready. A failed
 // lane is removed, so that the next use tries again.
-func (s *Session) settle(l *lane, name protocol.Lane, o opening) {
+func (s *Session) settle(l *lane, o opening) {
+	name := l.name
 	if o.err == nil {
 		start := mux.Server
 		if s.agent {
@@ -114,8 +128,9 @@ func (s *Session) settle(l *lane, name protocol.Lane, o opening) {
 	if name == protocol.LaneBulk {
 		l.mux.Grow(path{s})
 	}
+	l.loose, _ = o.stream.(carrier.Loose)
 	close(l.ready)
-	s.running.Go(func() { s.acceptStreams(name, l.mux) })
+	s.running.Go(func() { s.acceptStreams(l) })
 	s.mu.Lock()
 	over := s.lanes == nil
 	s.mu.Unlock()
@@ -154,6 +169,7 @@ func (s *Session) acceptLanes() {
 
 // adopt makes a lane of an accepted stream.
 func (s *Session) adopt(stream carrier.Stream) {
+	_, loose := stream.(carrier.Loose)
 	stream.SetDeadline(time.Now().Add(openTimeout))
 	preface, err := protocol.ReadPreface(stream)
 	if err == nil && !preface.Lane.Known() {
@@ -161,46 +177,55 @@ func (s *Session) adopt(stream carrier.Stream) {
 	}
 	if err != nil {
 		stream.Close()
-		s.end(s.because(protocol.Errorf(protocol.KindInvalid, "bad lane: %v", err)))
+		if !loose { // else it may be lost, as any connection
+			s.end(s.because(protocol.Errorf(protocol.KindInvalid, "bad lane: %v", err)))
+		}
 		return
 	}
 	stream.SetDeadline(time.Time{})
-	l := s.claim(preface.Lane)
+	l := s.claim(preface.Lane, loose)
 	if l == nil {
 		stream.Close()
 		s.end(protocol.Errorf(protocol.KindInvalid, "lane %s is opened twice", preface.Lane))
 		return
 	}
-	s.settle(l, preface.Lane, opening{stream: stream})
+	s.settle(l, opening{stream: stream})
 }
 
 // acceptStreams reads the OPEN of each stream that the peer opens on a lane.
-// The end of a lane ends the tunnel: what it carried can't continue.
-func (s *Session) acceptStreams(name protocol.Lane, m *mux.Session) {
-	defer m.Close()
+// The end of a lane ends the tunnel, unless it is loose: what it carried can't
+// continue.
+func (s *Session) acceptStreams(l *lane) {
+	defer l.mux.Close()
 	for {
-		raw, err := m.Accept(s.ctx)
+		raw, err := l.mux.Accept(s.ctx)
 		if err != nil {
-			if objection := m.Err(); objection != nil {
+			objection := l.mux.Err()
+			switch {
+			case objection != nil:
 				err = objection
-			} else {
+			case l.loose != nil:
+				s.drop(l)
+				return
+			default:
 				err = s.because(err)
 			}
-			s.end(fmt.Errorf("tunnel: lane %s: %w", name, err))
+			s.end(fmt.Errorf("tunnel: lane %s: %w", l.name, err))
 			return
 		}
-		stream := newStream(s, m, raw, name)
+		stream := newStream(s, l, raw)
 		if s.unopened.Add(1) > maxIncoming {
 			s.unopened.Add(-1)
 			stream.Reset()
 			continue
 		}
-		s.running.Go(func() { s.receive(name, stream) })
+		s.running.Go(func() { s.receive(stream) })
 	}
 }
 
 // receive reads a stream's OPEN and passes it to Accept.
-func (s *Session) receive(name protocol.Lane, stream *Stream) {
+func (s *Session) receive(stream *Stream) {
+	name := stream.Lane()
 	stream.served.Store(true)
 	s.served.Add(1)
 	stream.SetDeadline(time.Now().Add(openTimeout))

@@ -91,6 +91,7 @@ func Listen(cfg ListenConfig) (*Listener, error) {
 	}
 	l := newListener(cfg)
 	l.quic = q
+	l.sockets.Lend(q)
 	l.running.Go(func() { l.accept(q) })
 	l.running.Go(func() { l.accept(l.sockets) })
 	if cfg.WebSocket != nil {

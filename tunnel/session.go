@@ -58,6 +58,7 @@ type Session struct {
 	pinger   pinger
 	role     role
 	status   status
+	beside   *beside // at the agent; nil: no lane has a connection beside the tunnel's
 
 	outgoing chan []byte  // queued control frames
 	saidBye  atomic.Bool  // GOAWAY was sent
@@ -69,15 +70,19 @@ type Session struct {
 	mu       sync.Mutex
 	lanes    map[protocol.Lane]*lane
 	fleeting fleeting
-	err      error // why the session is over
+	past     carrier.Stats // of lanes that are lost
+	err      error         // why the session is over
 }
 
 // A lane is one yamux session, or a pending one.
 type lane struct {
+	name    protocol.Lane // static
 	claimed atomic.Bool   // at the relay: the agent has opened it
-	ready   chan struct{} // closed once mux or err is set
-	mux     *mux.Session
-	err     error
+	ready   chan struct{} // closed once the others are set
+
+	mux   *mux.Session
+	loose carrier.Loose // below mux, if its loss doesn't end the session; nil: it does
+	err   error
 }
 
 func newSession(conn carrier.Conn, agent bool, events *Events, log *slog.Logger) *Session {
@@ -321,13 +326,17 @@ func (s *Session) obey(m protocol.Message) error {
 			return protocol.Errorf(protocol.KindInvalid, "tunnel: only a relay asks for lanes")
 		}
 		l, first := s.laneEntry(m.Lane)
+		if !first && l.replaceable() { // the relay has noticed before us that it is lost
+			s.drop(l)
+			l, first = s.laneEntry(m.Lane)
+		}
 		if !first { // it is open or opening, so repeated requests start nothing
 			return nil
 		}
 		s.running.Go(func() { // ends with the lane's handshake
 			ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 			defer cancel()
-			s.settle(l, m.Lane, s.openLane(ctx, m.Lane))
+			s.settle(l, s.openLane(ctx, m.Lane))
 		})
 	case protocol.Role:
 		if s.agent {
@@ -348,10 +357,10 @@ func (s *Session) obey(m protocol.Message) error {
 // Serving returns how many streams from the peer aren't closed here.
 func (s *Session) Serving() int { return int(s.served.Load()) }
 
-// errOver is the error of every call on a session that is over.
+// errOver is the error of every call on a session, or on a lane, that is over.
 func (s *Session) errOver() error {
 	if err := s.Err(); err != nil {
 		return protocol.Fault(protocol.KindUnavailable, err)
 	}
-	return protocol.Fault(protocol.KindUnavailable, errors.New("tunnel: session over"))
+	return protocol.Fault(protocol.KindUnavailable, errors.New("tunnel: the connection is lost"))
 }

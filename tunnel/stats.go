@@ -23,20 +23,22 @@ type Stats struct {
 // Stats returns the tunnel's state; after its end, the last one.
 func (s *Session) Stats() Stats {
 	stats := Stats{RTT: s.RTT()}
+	if counting, ok := s.conn.(carrier.Counting); ok {
+		stats.Path = counting.Stats()
+	}
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats.Path.Add(s.past)
 	for _, l := range s.lanes {
 		select {
 		case <-l.ready:
 			if l.mux != nil {
 				stats.Lanes++
 				stats.Streams += l.mux.Streams()
+				stats.Path.Add(l.carried())
 			}
 		default:
 		}
-	}
-	s.mu.Unlock()
-	if counting, ok := s.conn.(carrier.Counting); ok {
-		stats.Path = counting.Stats()
 	}
 	return stats
 }

@@ -28,18 +28,17 @@ var (
 type Stream struct {
 	*mux.Stream
 	session *Session
-	mux     *mux.Session
-	lane    protocol.Lane
+	lane    *lane
 	served  atomic.Bool // the peer opened it, and it isn't closed here
 }
 
-func newStream(s *Session, m *mux.Session, raw *mux.Stream, lane protocol.Lane) *Stream {
+func newStream(s *Session, l *lane, raw *mux.Stream) *Stream {
 	raw.OnReset(s.wasReset)
 	raw.SetPatience(streamStall)
-	if lane == protocol.LaneBulk {
+	if l.name == protocol.LaneBulk {
 		raw.SetBulk()
 	}
-	return &Stream{Stream: raw, session: s, mux: m, lane: lane}
+	return &Stream{Stream: raw, session: s, lane: l}
 }
 
 // serves sets the patience for the stream's kind.
@@ -50,17 +49,17 @@ func (s *Stream) serves(kind protocol.StreamKind) {
 }
 
 // Read reads the peer's data. io.EOF means that the peer has closed the stream.
-// yamux also returns it if the tunnel is lost, which is an error here, or half
+// yamux also returns it if the lane is lost, which is an error here, or half
 // an answer would pass for a whole one.
 func (s *Stream) Read(p []byte) (int, error) {
 	n, err := s.Stream.Read(p)
 	if err == nil {
 		return n, nil
 	}
-	s.session.stuck(err)
+	s.session.stuck(s.lane, err)
 	if err == io.EOF {
 		select {
-		case <-s.mux.Done():
+		case <-s.lane.mux.Done():
 			return n, s.session.errOver()
 		default:
 		}
@@ -69,7 +68,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 }
 
 // Lane returns the lane that carries the stream.
-func (s *Stream) Lane() protocol.Lane { return s.lane }
+func (s *Stream) Lane() protocol.Lane { return s.lane.name }
 
 // Write writes p in pieces of at most [protocol.MaxStreamWrite] bytes, on a bulk
 // lane of four times that while it is fast. Each is one yamux frame, which nothing
@@ -80,15 +79,19 @@ func (s *Stream) Lane() protocol.Lane { return s.lane }
 // An error may come late: earlier data, and a piece more, may have arrived.
 func (s *Stream) Write(p []byte) (written int, err error) {
 	written, err = s.Stream.Write(p)
-	s.session.stuck(err)
+	s.session.stuck(s.lane, err)
 	return written, err
 }
 
-// stuck ends the session if err says that a lane is blocked. Whether its data
-// still arrives is unknown, so nothing may be repeated on it: everybody resumes
-// by offset on the next tunnel.
-func (s *Session) stuck(err error) {
-	if errors.Is(err, mux.ErrStuck) {
+// stuck ends the session if err says that a lane is blocked, or the lane only, if it
+// is loose. Whether its data still arrives is unknown, so nothing may be repeated on
+// it: everybody resumes by offset on the next tunnel.
+func (s *Session) stuck(l *lane, err error) {
+	switch {
+	case !errors.Is(err, mux.ErrStuck):
+	case l.loose != nil:
+		s.drop(l)
+	default:
 		s.end(protocol.Fault(protocol.KindUpstream, fmt.Errorf("tunnel: %w", err)))
 	}
 }
@@ -121,7 +124,7 @@ var ErrUnanswered = errors.New("tunnel: OPEN was not answered")
 // A refusal is a *protocol.Error of the peer's kind. An error without
 // [ErrUnanswered] means that the peer has not acted.
 func (s *Session) Open(ctx context.Context, name protocol.Lane, open protocol.Open) (*Stream, protocol.Opened, error) {
-	m, err := s.lane(ctx, name)
+	l, err := s.lane(ctx, name)
 	if err != nil {
 		return nil, protocol.Opened{}, err
 	}
@@ -137,7 +140,7 @@ func (s *Session) Open(ctx context.Context, name protocol.Lane, open protocol.Op
 	answers := make(chan answer)
 	if !s.spawn(func() {
 		defer func() { <-s.opening }()
-		a := s.open(ctx, m, name, open)
+		a := s.open(ctx, l, open)
 		select {
 		case answers <- a:
 		case <-ctx.Done():
@@ -172,13 +175,13 @@ type answer struct {
 	err    error
 }
 
-func (s *Session) open(ctx context.Context, m *mux.Session, name protocol.Lane, open protocol.Open) answer {
-	raw, err := m.Open()
+func (s *Session) open(ctx context.Context, l *lane, open protocol.Open) answer {
+	raw, err := l.mux.Open()
 	if err != nil {
-		s.stuck(err)
+		s.stuck(l, err)
 		return answer{err: protocol.Fault(protocol.KindUnavailable, fmt.Errorf("tunnel: open: %w", err))}
 	}
-	stream := newStream(s, m, raw, name)
+	stream := newStream(s, l, raw)
 	stream.serves(open.Kind)
 	opened, err := stream.negotiate(ctx, open)
 	if err != nil {

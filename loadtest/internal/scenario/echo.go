@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/loadtest/internal/stage"
 	"github.com/fairlead/fairlead/loadtest/internal/typist"
 	"github.com/fairlead/fairlead/loadtest/internal/usage"
+	"github.com/fairlead/fairlead/loadtest/internal/viewers"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/tunnel"
 	"github.com/fairlead/fairlead/tunnel/tunneltest/impair"
@@ -33,6 +34,10 @@ same is typed into the same program in a terminal wired straight to a WebSocket.
 With --bulk another terminal of the sandbox prints as fast as it is taken, and a
 file is downloaded again and again, all through the same tunnel.
 
+With --crowd so many viewers watch another terminal of the sandbox. In turn the
+keys are typed while nothing is printed there, and while 1 KiB is,
+--crowd-rate times a second (crowded_echo).
+
 With --impair there is a bad network between the sandbox and the relay. The echo
 is then also told in round trips of that network (echo_p50_rtt, echo_p99_rtt),
 and there is no baseline. --block-udp takes QUIC away, so that the tunnel goes
@@ -46,10 +51,12 @@ way is told leg by leg. make hops builds such programs, into bin/hops.`,
 	Example: `loadtest run echo --local --slo 'echo_p50_ratio<3'
 loadtest run echo --local --bulk --impair delay=25ms,loss=2% --slo 'echo_p50_rtt<=1.3' --slo 'echo_p99_rtt<=3'
 loadtest run echo --local --block-udp --impair delay=25ms --slo 'echo_p50_rtt<=1.5'
+loadtest run echo --local --crowd 1000 --slo 'crowded_echo_p99_ratio<=2'
 loadtest run echo --local --hops --bin bin/hops
 loadtest/peers/ttyd.sh bin/loadtest run echo --local --slo 'echo_p50_peer_ratio<=1.6'`,
 	Metrics: append([]measure.Metric{
 		{Name: "echo", Kind: measure.KindLatency, Headline: true, Baseline: "direct_echo", Help: "from when a key was due to its echo at the viewer"},
+		{Name: "crowded_echo", Kind: measure.KindLatency, Baseline: "echo", Help: "the same while the crowd gets output of another terminal"},
 		{Name: "peer_echo", Kind: measure.KindLatency, Help: "the same at ttyd's terminal"},
 		{Name: "echo_p50_peer_ratio", Headline: true, LowerIsBetter: true, Help: "echo_p50 of each block divided by peer_echo_p50"},
 		{Name: "echo_p99_peer_ratio", Headline: true, LowerIsBetter: true, Help: "echo_p99 of each block divided by peer_echo_p99"},
@@ -59,7 +66,7 @@ loadtest/peers/ttyd.sh bin/loadtest run echo --local --slo 'echo_p50_peer_ratio<
 		{Name: bulk.Download, Kind: measure.KindCounter, Unit: "B", Help: "downloaded meanwhile"},
 		{Name: bulk.Skipped, Kind: measure.KindCounter, Unit: "B", LowerIsBetter: true, Help: "output of the flooding terminal that its viewer was told it would miss, being too slow"},
 	}, slices.Concat(stage.ExactEcho, stage.Exactness, legs.Metrics())...),
-	Defaults:  stage.Options{Rate: 50, Duration: 4 * time.Second, Warmup: 2 * time.Second, Blocks: 9},
+	Defaults:  stage.Options{Rate: 50, Duration: 4 * time.Second, Warmup: 2 * time.Second, Blocks: 9, Seed: 1},
 	Simulated: true,
 	Flags: func(c *program.Command, o *stage.Options) {
 		c.Bool(&o.Hops, "hops", false, "tell where the time of an echo goes; needs --local, and programs built with the tag hops")
@@ -72,6 +79,8 @@ loadtest/peers/ttyd.sh bin/loadtest run echo --local --slo 'echo_p50_peer_ratio<
 func echoFlags(c *program.Command, own *echoOptions) {
 	c.Bool(&own.bulk, "bulk", false, "flood another terminal and download a file meanwhile")
 	c.Bool(&own.sameLane, "same-lane", false, "with --bulk: the flooding terminal shares the lane of the one that is measured")
+	c.Int(&own.crowd, "crowd", 0, "viewers of another terminal, which prints meanwhile")
+	c.Float(&own.crowdRate, "crowd-rate", 40, "chunks of 1 KiB that it prints a second")
 	declarePeer(c, &own.peer, peer.TTYD)
 	c.Bool(&own.blockUDP, "block-udp", false, "take QUIC away; needs --local")
 }
@@ -81,6 +90,8 @@ const otherCarrierWait = 60 * time.Second
 
 type echoOptions struct {
 	bulk, sameLane, blockUDP bool
+	crowd                    int     // viewers of another terminal
+	crowdRate                float64 // chunks that it prints a second
 	peer                     peerOption
 }
 
@@ -89,6 +100,8 @@ func prepareEcho(o *stage.Options) error {
 	switch {
 	case o.Hops && own.bulk:
 		return errors.New("--hops tells the way of keys that are alone, without --bulk")
+	case own.crowd > 0 && (o.Hops || own.bulk || own.peer.file != ""):
+		return errors.New("--crowd is beside keys that are alone otherwise, without --bulk, --hops and --peer")
 	case own.sameLane && !own.bulk:
 		return errors.New("--same-lane needs --bulk")
 	case o.Simulated && own.bulk:
@@ -117,7 +130,9 @@ type echoing struct {
 	bare *typist.Typist // at the baseline; nil without
 	peer *typist.Typist // at the peer; nil without
 	bulk *generator.Group
-	keys []legs.Key // of this block, with --hops; owned by near's viewer
+	// Of the other terminal; nil without.
+	crowd *generator.Group
+	keys  []legs.Key // of this block, with --hops; owned by near's viewer
 }
 
 func runEcho(ctx context.Context, env *stage.Env) error {
@@ -130,7 +145,11 @@ func runEcho(ctx context.Context, env *stage.Env) error {
 	if err != nil {
 		return err
 	}
-	if e.Stage, err = stage.NewStage(ctx, env, 1); err != nil {
+	terminals := 1
+	if e.own.crowd > 0 {
+		terminals++
+	}
+	if e.Stage, err = stage.NewStage(ctx, env, terminals); err != nil {
 		return err
 	}
 	defer e.Stage.Close()
@@ -221,6 +240,11 @@ func (e *echoing) open(ctx context.Context) (end func(), err error) {
 			return end, err
 		}
 		open = append(open, e.peer.Viewer.Close)
+	}
+	if e.own.crowd > 0 {
+		if e.crowd, err = e.Bring(ctx, stage.Audience{Each: e.own.crowd, Skip: 1, Rate: e.own.crowdRate}, "join"); err != nil {
+			return end, err
+		}
 	}
 	if e.own.bulk {
 		target := e.Env.Target
@@ -327,8 +351,11 @@ func (e *echoing) block(ctx context.Context, block int) error {
 		}}
 	}
 	sides := []stage.Side{typed(e.near, "echo")}
+	if e.crowd != nil {
+		sides = append(sides, stage.Side{Phase: "crowded", Groups: stage.Groups(e.crowd), Run: e.crowded})
+	}
 	if e.bare != nil {
-		sides = []stage.Side{typed(e.bare, "direct"), sides[0]}
+		sides = append([]stage.Side{typed(e.bare, "direct")}, sides...)
 	}
 	if e.peer != nil {
 		sides = append(sides, typed(e.peer, "peer"))
@@ -340,6 +367,33 @@ func (e *echoing) block(ctx context.Context, block int) error {
 	besidePeer(e.Env, "echo_p50", block)
 	besidePeer(e.Env, "echo_p99", block)
 	return nil
+}
+
+// crowdChunk is what the other terminal prints at a time, in bytes.
+const crowdChunk = 1 << 10
+
+// crowded types while the crowd gets output of another terminal.
+func (e *echoing) crowded(ctx context.Context, block int) error {
+	lasts := e.Env.Options.Duration
+	spec := e.Stream(e.own.crowdRate, crowdChunk, lasts+stage.Lead)
+	if err := stage.Arm(ctx, e.crowd, viewers.Arm{Streams: stage.Streams(spec)}); err != nil {
+		return err
+	}
+	if err := e.Print(ctx, 1, spec); err != nil {
+		return err
+	}
+	e.near.As("crowded_echo")
+	err := e.near.Type(ctx, e.Env.Options.Rate, lasts)
+	e.near.As("echo")
+	if err != nil {
+		return err
+	}
+	e.Env.Out.Merge("crowded", block, e.rec.Snapshot())
+	tally, err := stage.Finish(ctx, e.crowd, stage.EndOf(spec))
+	if err == nil {
+		e.Env.Complain(fmt.Sprintf("block %d: ", block+1), tally)
+	}
+	return err
 }
 
 // Echoed implements [typist.Witness].

@@ -155,6 +155,7 @@ func (s *Stage) Base() []uint64 {
 // An audience says which viewers [stage.gather] starts.
 type Audience struct {
 	Each  int // of each terminal
+	Skip  int // so many of the first terminals have none
 	Spec  viewers.Spec
 	Rate  float64 // messages per second that each gets, to choose the number of processes
 	Extra int     // sockets of other groups
@@ -171,7 +172,7 @@ func (s *Stage) Bring(ctx context.Context, a Audience, phase string) (*generator
 		err = g.Begin(ctx, time.Now())
 	}
 	if err == nil {
-		err = s.Join(ctx, g, a.Each*len(s.Terminal))
+		err = s.Join(ctx, g, a.Each*(len(s.Terminal)-a.Skip))
 	}
 	return g, err
 }
@@ -182,7 +183,7 @@ func (s *Stage) Gather(ctx context.Context, a Audience) (*generator.Group, error
 	terminals := 1
 	if spec.URL == "" {
 		spec.Session, spec.Relays = s.Env.Target.Session, s.Env.Origins()
-		spec.PTYs, spec.OwnGrants = s.ptys(), s.Env.Options.OwnGrants
+		spec.PTYs, spec.OwnGrants = s.ptys()[a.Skip:], s.Env.Options.OwnGrants
 		terminals = len(spec.PTYs)
 		people, err := s.Env.Watchers(a.Each * terminals)
 		if err != nil {

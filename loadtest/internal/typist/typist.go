@@ -38,13 +38,13 @@ type Typist struct {
 
 	// Static after construction.
 	rec     *measure.Recorder
-	echo    *measure.Latency
 	lag     *measure.Latency
 	lost    *measure.Counter
 	garbled *measure.Counter
 
 	// Owned by the viewer: used in the handler's methods, and by what Viewer.Do
 	// runs.
+	echo      *measure.Latency
 	listening bool
 	typed     int   // keys so far
 	due       []key // those whose echo is still to come
@@ -69,6 +69,9 @@ func New(rec *measure.Recorder, name string) *Typist {
 
 // keyOf returns the k-th key. Neighbours differ, so that a lost key is noticed.
 func keyOf(k int) byte { return 'a' + byte(k%26) }
+
+// As has echoes recorded to the latency of that name from now on.
+func (t *Typist) As(name string) { t.Viewer.Do(func() { t.echo = t.rec.Latency(name) }) }
 
 // Output implements [client.Handler].
 func (t *Typist) Output(p []byte, at time.Time) {

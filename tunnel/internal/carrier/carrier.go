@@ -55,6 +55,13 @@ type Joiner interface {
 	Join(secret []byte)
 }
 
+// A Loose is a Stream with a connection of its own. When that is lost, the Conn to
+// which it belongs goes on.
+type Loose interface {
+	Stream
+	Loose()
+}
+
 // A Timed is a Conn that knows the shortest round trip of its path.
 type Timed interface {
 	Trip() time.Duration

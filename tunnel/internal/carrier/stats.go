@@ -9,6 +9,16 @@ type Stats struct {
 	BytesLost                    uint64 // sent again, as far as still needed
 }
 
+// Add adds what other connections have carried.
+func (s *Stats) Add(more Stats) {
+	s.PacketsSent += more.PacketsSent
+	s.PacketsReceived += more.PacketsReceived
+	s.PacketsLost += more.PacketsLost
+	s.BytesSent += more.BytesSent
+	s.BytesReceived += more.BytesReceived
+	s.BytesLost += more.BytesLost
+}
+
 // Counting is a Conn that counts what it carries.
 type Counting interface {
 	// Stats may be called at any time, even after the end.

@@ -138,11 +138,21 @@ func (g *guard) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// send writes whole frames. A long body isn't copied behind its header: that is in
-// another packet then, at the worst.
+// A Joiner is a carrier stream that copies what it writes anyway.
+type Joiner interface {
+	// WriteBehind writes p behind head.
+	WriteBehind(head, p []byte) (written int, err error)
+}
+
+// send writes whole frames. A long body isn't copied behind its header, unless it is
+// copied anyway: that is in another packet then, at the worst.
 func (g *guard) send(frames, body []byte) error {
 	g.sending.Lock()
 	defer g.sending.Unlock()
+	if joiner, ok := g.dst.(Joiner); ok && len(body) > 0 {
+		_, err := joiner.WriteBehind(frames, body)
+		return err
+	}
 	_, err := g.dst.Write(frames)
 	if err == nil && len(body) > 0 {
 		_, err = g.dst.Write(body)

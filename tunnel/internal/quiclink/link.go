@@ -46,8 +46,8 @@ type link struct {
 
 	mu sync.Mutex
 	// Guarded by mu.
-	secret  []byte       // nil: no joining
-	streams chan *stream // at the relay, once joining is possible: to be accepted
+	secret  []byte              // nil: no joining
+	streams chan carrier.Stream // at the relay, once joining is possible: to be accepted
 	joined  []*quic.Conn
 	ended   []*quic.Conn // had joined, when the link ended
 	closed  *protocol.Error
@@ -66,7 +66,7 @@ func (l *link) Secret() []byte {
 	secret := make([]byte, secretBytes)
 	rand.Read(secret)
 	l.mu.Lock()
-	l.secret, l.streams = secret, make(chan *stream, maxStreams)
+	l.secret, l.streams = secret, make(chan carrier.Stream, maxStreams)
 	l.mu.Unlock()
 	l.listener.offer(l, secret)
 	return secret
@@ -143,19 +143,24 @@ func (l *link) hold(conn *quic.Conn) bool {
 // adopt makes s, in a connection of its own, a stream of the link if secret is
 // right.
 func (l *link) adopt(secret []byte, conn *quic.Conn, s *quic.Stream) bool {
-	l.mu.Lock()
-	known := l.secret
-	l.mu.Unlock()
-	if subtle.ConstantTimeCompare(secret, known) != 1 || !l.hold(conn) {
-		return false
-	}
-	return l.deliver(&stream{s})
+	return l.has(secret) && l.hold(conn) && l.deliver(&stream{s})
 }
 
-// deliver passes a stream to Accept.
-func (l *link) deliver(s *stream) bool {
+// has reports whether secret is the link's.
+func (l *link) has(secret []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return subtle.ConstantTimeCompare(secret, l.secret) == 1
+}
+
+// deliver passes a stream to Accept. It fails if the link is over, or has many that
+// nobody has accepted.
+func (l *link) deliver(s carrier.Stream) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed != nil || l.conn.Context().Err() != nil {
+		return false
+	}
 	select {
 	case l.streams <- s:
 	default:
@@ -212,11 +217,19 @@ func (l *link) closeJoined() {
 	if l.closed == nil {
 		l.closed = protocol.AsError(l.Err())
 	}
-	e, joined := l.closed, l.joined
+	e, joined, streams := l.closed, l.joined, l.streams
 	l.ended, l.joined = append(l.ended, joined...), nil // their traffic still counts
 	l.mu.Unlock()
 	for _, conn := range joined {
 		closeConn(conn, e)
+	}
+	for { // nothing is delivered any more
+		select {
+		case s := <-streams:
+			s.Close()
+		default:
+			return
+		}
 	}
 }
 

@@ -135,6 +135,25 @@ func (l *Listener) join(alpn string, conn *quic.Conn) {
 	l.watch(conn, to)
 }
 
+// Joins implements wsslink.Host.
+func (l *Listener) Joins(secret []byte) bool {
+	to := l.of(secret)
+	return to != nil && to.has(secret)
+}
+
+// Adopt implements wsslink.Host.
+func (l *Listener) Adopt(secret []byte, s carrier.Stream) bool {
+	to := l.of(secret)
+	return to != nil && to.has(secret) && to.deliver(s)
+}
+
+// of returns the link of a name that is made of the secret.
+func (l *Listener) of(secret []byte) *link {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.links[joinName(secret)]
+}
+
 // watch repeats small packets of k's connection while some are lost.
 func (l *Listener) watch(conn *quic.Conn, k *link) {
 	if l.repeater != nil {

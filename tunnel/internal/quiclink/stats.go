@@ -16,12 +16,10 @@ func (l *link) Stats() carrier.Stats {
 	var all carrier.Stats
 	for _, conn := range joined {
 		s := conn.ConnectionStats()
-		all.PacketsSent += s.PacketsSent
-		all.PacketsReceived += s.PacketsReceived
-		all.PacketsLost += s.PacketsLost
-		all.BytesSent += s.BytesSent
-		all.BytesReceived += s.BytesReceived
-		all.BytesLost += s.BytesLost
+		all.Add(carrier.Stats{
+			PacketsSent: s.PacketsSent, PacketsReceived: s.PacketsReceived, PacketsLost: s.PacketsLost,
+			BytesSent: s.BytesSent, BytesReceived: s.BytesReceived, BytesLost: s.BytesLost,
+		})
 	}
 	return all
 }

@@ -19,10 +19,7 @@ import (
 // Dial connects to a relay at addr ("host:port") and verifies it as tlsConfig
 // says. If the relay refuses, the error is a *protocol.Error.
 func Dial(ctx context.Context, addr string, tlsConfig *tls.Config) (carrier.Conn, error) {
-	d := &dialer{addr: addr, tls: forHTTP(tlsConfig)}
-	if d.tls.ServerName == "" {
-		d.tls.ServerName, _, _ = net.SplitHostPort(addr)
-	}
+	d := newDialer(addr, tlsConfig)
 	s, header, err := d.dial(ctx, nil)
 	if err != nil {
 		return nil, err
@@ -61,8 +58,17 @@ func exporterOf(raw *rawConn, header http.Header) ([]byte, error) {
 
 // A dialer opens the sockets of one link.
 type dialer struct {
-	addr string
+	addr string // the relay's name
+	at   string // where it is
 	tls  *tls.Config
+}
+
+func newDialer(addr string, tlsConfig *tls.Config) *dialer {
+	d := &dialer{addr: addr, at: addr, tls: forHTTP(tlsConfig)}
+	if d.tls.ServerName == "" {
+		d.tls.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	return d
 }
 
 // dial opens a socket, and returns the relay's response header; with a secret
@@ -110,7 +116,7 @@ func (d *dialer) refusal(ctx context.Context, response *http.Response, err error
 
 // connect opens a TLS connection.
 func (d *dialer) connect(ctx context.Context) (*rawConn, error) {
-	tcp, err := (&net.Dialer{}).DialContext(ctx, "tcp", d.addr)
+	tcp, err := (&net.Dialer{}).DialContext(ctx, "tcp", d.at)
 	if err != nil {
 		return nil, err
 	}

@@ -15,14 +15,18 @@ const (
 )
 
 // appendFrame appends a final frame to dst, masked as a client must (RFC 6455
-// §5.3).
-func appendFrame(dst []byte, opcode byte, masked bool, payload []byte) []byte {
+// §5.3). Its payload is the parts of payload, one behind the other.
+func appendFrame(dst []byte, opcode byte, masked bool, payload ...[]byte) []byte {
+	size := 0
+	for _, part := range payload {
+		size += len(part)
+	}
 	var mask byte
 	if masked {
 		mask = maskBit
 	}
 	dst = append(dst, finalBit|opcode)
-	switch n := len(payload); {
+	switch n := size; {
 	case n < 126:
 		dst = append(dst, mask|byte(n))
 	case n < 1<<16:
@@ -30,14 +34,18 @@ func appendFrame(dst []byte, opcode byte, masked bool, payload []byte) []byte {
 	default:
 		dst = binary.BigEndian.AppendUint64(append(dst, mask|127), uint64(n))
 	}
-	if !masked {
-		return append(dst, payload...)
+	var key uint32
+	if masked {
+		key = rand.Uint32()
+		dst = binary.LittleEndian.AppendUint32(dst, key)
 	}
-	key := rand.Uint32()
-	dst = binary.LittleEndian.AppendUint32(dst, key)
 	begin := len(dst)
-	dst = append(dst, payload...)
-	xor(dst[begin:], key)
+	for _, part := range payload {
+		dst = append(dst, part...)
+	}
+	if masked {
+		xor(dst[begin:], key)
+	}
 	return dst
 }
 

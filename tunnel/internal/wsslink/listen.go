@@ -37,6 +37,7 @@ type Outcome string
 const (
 	First  Outcome = "first"  // it began a link
 	Lane   Outcome = "lane"   // it joined one
+	Lent   Outcome = "beside" // it joined a link of another carrier
 	Origin Outcome = "origin" // refused: it came from a browser
 	Secret Outcome = "secret" // refused: no link has that secret
 	Many   Outcome = "many"   // refused: the link has enough, or too many wait
@@ -53,6 +54,7 @@ type Listener struct {
 	done    chan struct{}
 	log     *slog.Logger
 	enter   Enter
+	host    Host           // nil: only links of ours are joined
 	running sync.WaitGroup // servers, and the sockets of all links
 
 	// Guarded by mu.
@@ -209,7 +211,10 @@ func (l *Listener) join(w http.ResponseWriter, r *http.Request, secret []byte) (
 	l.mu.Lock()
 	to := l.secrets[fingerprint(secret)]
 	l.mu.Unlock()
-	if to == nil || !to.has(secret) {
+	if to == nil {
+		return l.lend(w, r, secret)
+	}
+	if !to.has(secret) {
 		return Secret, http.StatusForbidden
 	}
 	if !to.reserve() {

@@ -200,7 +200,10 @@ func (s *socket) cause(err error) error {
 }
 
 // Write writes p as messages.
-func (s *socket) Write(p []byte) (written int, err error) {
+func (s *socket) Write(p []byte) (written int, err error) { return s.WriteBehind(nil, p) }
+
+// WriteBehind implements mux.Joiner. head is short.
+func (s *socket) WriteBehind(head, p []byte) (written int, err error) {
 	s.writeMu.Lock()
 	defer s.writeMu.Unlock()
 	if s.said {
@@ -210,9 +213,9 @@ func (s *socket) Write(p []byte) (written int, err error) {
 		s.frames = s.frames[:0]
 		n := 0
 		for n < len(p) && len(s.frames) < maxWrite {
-			piece := p[n:min(n+maxMessage, len(p))]
-			s.frames = appendFrame(s.frames, opBinary, s.client, piece)
-			n += len(piece)
+			piece := p[n:min(n+maxMessage-len(head), len(p))]
+			s.frames = appendFrame(s.frames, opBinary, s.client, head, piece)
+			n, head = n+len(piece), nil
 		}
 		if _, err := s.raw.Write(s.frames); err != nil {
 			return written, s.cause(err)

@@ -1,0 +1,118 @@
+package wsslink
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead/fairlead/tunnel/internal/carrier"
+)
+
+// How soon a lost connection beside another is noticed: the other carries the PINGs.
+const (
+	besideIdle = 5 * time.Second // until the kernel asks for the peer
+	besideAsks = 3               // how often it does, once a second
+	// besideUnheard is how long what was sent may be unacknowledged.
+	besideUnheard = 8 * time.Second
+)
+
+// A Host has links of another carrier, which sockets may join.
+type Host interface {
+	// Joins reports whether a link has that secret.
+	Joins(secret []byte) bool
+	// Adopt makes s a stream of the link that has the secret. It fails if that is over,
+	// or has enough.
+	Adopt(secret []byte, s carrier.Stream) bool
+}
+
+// A loose socket has a link of its own.
+type loose struct{ *socket }
+
+// Loose implements carrier.Loose.
+func (loose) Loose() {}
+
+// Stats implements carrier.Counting.
+func (s loose) Stats() carrier.Stats { return s.link.Stats() }
+
+// Beside opens a socket that joins a link of another carrier at a relay: that of the
+// name addr ("host:port"), which is reached at the address at. The stream is a
+// [carrier.Loose]. If the relay refuses, the error is a *protocol.Error.
+func Beside(ctx context.Context, addr string, at net.Addr, tlsConfig *tls.Config, secret []byte) (carrier.Stream, error) {
+	d := newDialer(addr, tlsConfig)
+	d.at = at.String()
+	s, _, err := d.dial(ctx, secret)
+	if err != nil {
+		return nil, err
+	}
+	l := newLink(nil, s.raw.RemoteAddr())
+	l.opener = s
+	return alone(l, s)
+}
+
+// alone makes s the only socket of l.
+func alone(l *link, s *socket) (carrier.Stream, error) {
+	watch(s.raw)
+	if err := l.add(s); err != nil {
+		s.raw.Close()
+		return nil, err
+	}
+	return loose{s}, nil
+}
+
+// watch has the kernel notice when the peer is gone.
+func watch(raw *rawConn) {
+	conn := raw.tcp
+	for {
+		over, ok := conn.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		conn = over.NetConn()
+	}
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	// Without it the loss is noticed later.
+	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: besideIdle, Interval: time.Second, Count: besideAsks})
+	if control, err := tcp.SyscallConn(); err == nil {
+		_ = control.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(besideUnheard.Milliseconds()))
+		})
+	}
+}
+
+// Lend has sockets join links of host, too. It is called once, before any comes.
+func (l *Listener) Lend(host Host) { l.host = host }
+
+// lend upgrades a request with the secret of a link of another carrier, or returns the
+// status that refuses it.
+func (l *Listener) lend(w http.ResponseWriter, r *http.Request, secret []byte) (Outcome, int) {
+	if l.host == nil || !l.host.Joins(secret) {
+		return Secret, http.StatusForbidden
+	}
+	s, err := upgrade(w, r)
+	if err != nil {
+		return Broken, 0
+	}
+	next := newLink(nil, s.raw.RemoteAddr())
+	next.listener, next.opener = l, s
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		s.raw.Close()
+		return Many, 0
+	}
+	l.links[next] = struct{}{}
+	stream, err := alone(next, s) // can't fail: it is new
+	l.mu.Unlock()
+	if err == nil && !l.host.Adopt(secret, stream) {
+		stream.Close()
+		return Many, 0
+	}
+	return Lent, 0
+}
