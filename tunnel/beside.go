@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -39,14 +38,6 @@ type beside struct {
 
 // errVain says that there is no use in trying.
 var errVain = errors.New("tunnel: TCP was of no use beside this tunnel")
-
-// newBeside returns what opens connections beside conn, nil if it shouldn't.
-func newBeside(conn carrier.Conn, cfg DialConfig, secret []byte) *beside {
-	if carrierOf(conn) != CarrierQUIC || len(secret) == 0 || !cfg.allows(CarrierWebSocket) {
-		return nil
-	}
-	return &beside{addr: cfg.Addr, at: conn.RemoteAddr(), tls: cfg.TLS, secret: secret}
-}
 
 // open opens a connection, whose stream begins with preface.
 func (b *beside) open(ctx context.Context, preface []byte) (carrier.Stream, error) {
@@ -83,45 +74,4 @@ func (b *beside) note(err error, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.opened, b.vain = now, err != nil
-}
-
-// replaceable reports whether another connection may take the lane over.
-func (l *lane) replaceable() bool {
-	if l == nil {
-		return false
-	}
-	select {
-	case <-l.ready:
-		return l.loose != nil
-	default:
-		return false
-	}
-}
-
-// drop forgets a loose lane that is lost. Its streams fail, and the next one makes
-// another.
-func (s *Session) drop(l *lane) {
-	s.mu.Lock()
-	if s.lanes[l.name] == l {
-		delete(s.lanes, l.name)
-		s.past.Add(l.carried())
-	}
-	s.mu.Unlock()
-	if !s.spawn(func() { l.mux.Close() }) { // it may wait for a moment
-		l.mux.Close()
-	}
-}
-
-// carried returns what a loose lane's own connection has carried.
-func (l *lane) carried() carrier.Stats {
-	if counting, ok := l.loose.(carrier.Counting); ok {
-		return counting.Stats()
-	}
-	return carrier.Stats{}
-}
-
-// allows reports whether c may be dialled.
-func (cfg DialConfig) allows(c Carrier) bool {
-	order, err := cfg.order()
-	return err == nil && slices.Contains(order, c)
 }

@@ -99,7 +99,9 @@ func (s *Session) register(ctx context.Context, cfg DialConfig) error {
 		if joiner, ok := s.conn.(carrier.Joiner); ok {
 			joiner.Join(m.LaneSecret)
 		}
-		s.beside = newBeside(s.conn, cfg, m.LaneSecret)
+		if carrierOf(s.conn) == CarrierQUIC && len(m.LaneSecret) > 0 && cfg.allows(CarrierWebSocket) {
+			s.beside = &beside{addr: cfg.Addr, at: s.conn.RemoteAddr(), tls: cfg.TLS, secret: m.LaneSecret}
+		}
 		m.LaneSecret = nil // only this session needs it
 		s.welcome = m
 		return nil

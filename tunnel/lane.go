@@ -139,6 +139,41 @@ func (s *Session) settle(l *lane, o opening) {
 	}
 }
 
+// replaceable reports whether another connection may take the lane over.
+func (l *lane) replaceable() bool {
+	if l == nil {
+		return false
+	}
+	select {
+	case <-l.ready:
+		return l.loose != nil
+	default:
+		return false
+	}
+}
+
+// drop forgets a loose lane that is lost. Its streams fail, and the next one makes
+// another.
+func (s *Session) drop(l *lane) {
+	s.mu.Lock()
+	if s.lanes[l.name] == l {
+		delete(s.lanes, l.name)
+		s.past.Add(l.carried())
+	}
+	s.mu.Unlock()
+	if !s.spawn(func() { l.mux.Close() }) { // it may wait for a moment
+		l.mux.Close()
+	}
+}
+
+// carried returns what a loose lane's own connection has carried.
+func (l *lane) carried() carrier.Stats {
+	if counting, ok := l.loose.(carrier.Counting); ok {
+		return counting.Stats()
+	}
+	return carrier.Stats{}
+}
+
 // longTrip is taken for the round trip of a path of which nothing is known.
 const longTrip = 100 * time.Millisecond
 

@@ -106,3 +106,9 @@ func (cfg DialConfig) order() ([]Carrier, error) {
 	}
 	return order, nil
 }
+
+// allows reports whether c may be dialled.
+func (cfg DialConfig) allows(c Carrier) bool {
+	order, err := cfg.order()
+	return err == nil && slices.Contains(order, c)
+}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	cdpbrowser "github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"golang.org/x/sys/unix"
@@ -350,6 +351,15 @@ func (c *chromium) Call(ctx context.Context, method string, params, result any) 
 
 // later calls do on another goroutine, which ends with the Chromium or soon.
 func (c *chromium) later(do func(context.Context)) { c.within(callTimeout, do) }
+
+// closeTargets has Chromium close them. It waits for nothing.
+func closeTargets(c *chromium, ids ...target.ID) {
+	for _, id := range ids {
+		c.later(func(ctx context.Context) {
+			_, _ = cdp.Call(ctx, c.browser, target.CloseTarget, target.CloseTargetParams{TargetID: id}) // or it is gone
+		})
+	}
+}
 
 // within is later with more time.
 func (c *chromium) within(limit time.Duration, do func(context.Context)) {

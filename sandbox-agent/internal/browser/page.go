@@ -31,8 +31,7 @@ const (
 	lookEvery = 100 * time.Millisecond
 	// openTimeout bounds how long a page is made.
 	openTimeout = 30 * time.Second
-	// closeTimeout bounds how long a target may take to close. What doesn't close by
-	// then costs all of the session's tabs, so a busy machine has time for it.
+	// closeTimeout bounds how long a target may take to close, or it costs all tabs.
 	closeTimeout = 30 * time.Second
 	// closeAgain is how long a target may take before it is asked once more.
 	closeAgain = time.Second

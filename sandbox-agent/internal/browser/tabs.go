@@ -100,14 +100,6 @@ func (t *tabs) owns(id target.ID) bool {
 	return false
 }
 
-func closeTargets(c *chromium, ids ...target.ID) {
-	for _, id := range ids {
-		c.later(func(ctx context.Context) {
-			_, _ = cdp.Call(ctx, c.browser, target.CloseTarget, target.CloseTargetParams{TargetID: id}) // or it is gone
-		})
-	}
-}
-
 // miss takes the end of a target that may be ours.
 func (t *tabs) miss(id target.ID) {
 	t.mu.Lock()

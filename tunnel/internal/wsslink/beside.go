@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"net/http"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -84,35 +83,4 @@ func watch(raw *rawConn) {
 			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(besideUnheard.Milliseconds()))
 		})
 	}
-}
-
-// Lend has sockets join links of host, too. It is called once, before any comes.
-func (l *Listener) Lend(host Host) { l.host = host }
-
-// lend upgrades a request with the secret of a link of another carrier, or returns the
-// status that refuses it.
-func (l *Listener) lend(w http.ResponseWriter, r *http.Request, secret []byte) (Outcome, int) {
-	if l.host == nil || !l.host.Joins(secret) {
-		return Secret, http.StatusForbidden
-	}
-	s, err := upgrade(w, r)
-	if err != nil {
-		return Broken, 0
-	}
-	next := newLink(nil, s.raw.RemoteAddr())
-	next.listener, next.opener = l, s
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		s.raw.Close()
-		return Many, 0
-	}
-	l.links[next] = struct{}{}
-	stream, err := alone(next, s) // can't fail: it is new
-	l.mu.Unlock()
-	if err == nil && !l.host.Adopt(secret, stream) {
-		stream.Close()
-		return Many, 0
-	}
-	return Lent, 0
 }
