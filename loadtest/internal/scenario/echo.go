@@ -56,7 +56,7 @@ loadtest run echo --local --hops --bin bin/hops
 loadtest/peers/ttyd.sh bin/loadtest run echo --local --slo 'echo_p50_peer_ratio<=1.6'`,
 	Metrics: append([]measure.Metric{
 		{Name: "echo", Kind: measure.KindLatency, Headline: true, Baseline: "direct_echo", Help: "from when a key was due to its echo at the viewer"},
-		{Name: "crowded_echo", Kind: measure.KindLatency, Baseline: "echo", Help: "the same while the crowd gets output of another terminal"},
+		{Name: "crowded_echo", Kind: measure.KindLatency, Headline: true, Baseline: "echo", Help: "the same while the crowd gets output of another terminal"},
 		{Name: "peer_echo", Kind: measure.KindLatency, Help: "the same at ttyd's terminal"},
 		{Name: "echo_p50_peer_ratio", Headline: true, LowerIsBetter: true, Help: "echo_p50 of each block divided by peer_echo_p50"},
 		{Name: "echo_p99_peer_ratio", Headline: true, LowerIsBetter: true, Help: "echo_p99 of each block divided by peer_echo_p99"},
@@ -112,6 +112,7 @@ func prepareEcho(o *stage.Options) error {
 	if err := own.peer.load(); err != nil {
 		return err
 	}
+	o.Viewers = own.crowd // as many people there must be
 	if o.Impair != "" {
 		o.NoBaseline = true // it has no such network
 	}

@@ -1,11 +1,10 @@
 package hub
 
 import (
-	"runtime"
-
 	"github.com/fairlead/fairlead/deploy/program/hops"
 	"github.com/fairlead/fairlead/relay/internal/batchsend"
 	"github.com/fairlead/fairlead/relay/internal/feed"
+	"github.com/fairlead/fairlead/tunnel/quiet"
 )
 
 // A fanout offers new output to a terminal's sockets, many at a time: one look at
@@ -16,6 +15,8 @@ type fanout struct {
 	feed    *feed.Feed
 	sender  *batchsend.Sender
 	metrics *Metrics
+
+	begun bool // the present delivery has
 
 	// Of the present batch: the sockets that are lent, and what each gets.
 	sockets []*socket
@@ -33,10 +34,17 @@ func (h *Hub) fanout() *fanout {
 }
 
 // deliver offers what the feed has got.
-func (f *fanout) deliver() { f.feed.Deliver(f.offer) }
+func (f *fanout) deliver() {
+	f.begun = false
+	f.feed.Deliver(f.offer)
+}
 
 // offer offers output to some readers.
 func (f *fanout) offer(readers []*feed.Reader) {
+	if f.begun {
+		quiet.Yield() // somebody's key may wait
+	}
+	f.begun = true
 	for _, r := range readers {
 		s := r.Consumer().(*socket)
 		if frames, lent := s.push(); lent {
@@ -49,7 +57,6 @@ func (f *fanout) offer(readers []*feed.Reader) {
 	hops.Pass(hops.SocketOut)
 	f.sender.Send(f.pieces)
 	f.settle()
-	runtime.Gosched() // somebody's key may wait
 }
 
 // prepare makes a piece of what each socket gets. One that gets several buffers, or

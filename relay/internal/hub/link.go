@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/fairlead/fairlead/deploy/program/hops"
 	"github.com/fairlead/fairlead/protocol"
@@ -57,9 +58,11 @@ func (l *link) read(out *fanout, in *input.Queue, post func(event)) error {
 	for {
 		// Output that arrives together is delivered together: when there is more of
 		// it than the viewers' sockets can take, each gets fewer, larger writes.
-		if r.undelivered && !frames.Ready() {
-			r.undelivered = false
+		if r.undelivered > 0 && !frames.Ready() {
+			began := time.Now()
 			out.deliver()
+			time.Sleep(rest(time.Since(began), r.undelivered))
+			r.undelivered = 0
 		}
 		frame, err := frames.Next()
 		if err != nil {
@@ -76,6 +79,26 @@ func (l *link) read(out *fanout, in *input.Queue, post func(event)) error {
 	}
 }
 
+const (
+	// smallRound is a delivery so short that nothing is gained by fewer of them.
+	smallRound = 300 * time.Microsecond
+	// longestRest bounds how long output waits for more after a delivery.
+	longestRest = 5 * time.Millisecond
+	// fullRound is so much output in one delivery that more in it saves little, in bytes.
+	fullRound = 8 << 10
+)
+
+// rest returns how long to wait after a delivery of so many bytes, which took so
+// long: as long, so that half of the time is somebody else's, and what comes
+// meanwhile to a crowd is delivered together. What comes at leisure comes later than
+// that anyway.
+func rest(took time.Duration, bytes int) time.Duration {
+	if took < smallRound || bytes >= fullRound {
+		return 0
+	}
+	return min(took, longestRest)
+}
+
 // A linkReader is the state of read.
 type linkReader struct {
 	link   *link
@@ -84,7 +107,7 @@ type linkReader struct {
 	post   func(event)
 
 	behind      bool // the ring lacks output that OPENED announced
-	undelivered bool // the feed has output that wasn't offered to the viewers
+	undelivered int  // bytes of output in the feed that weren't offered to the viewers
 	pieces      feed.Assembly
 }
 
@@ -125,7 +148,7 @@ func (r *linkReader) data(m protocol.Data) error {
 	if err := r.feed.Append(m); err != nil {
 		return err
 	}
-	r.undelivered = true
+	r.undelivered += len(m.Bytes)
 	r.typing.Shown()
 	if r.behind && m.Offset+uint64(len(m.Bytes)) >= r.link.opened.Head {
 		r.behind = false

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
@@ -253,5 +254,25 @@ func TestARefusedBearer(t *testing.T) {
 	a.stream.Close()
 	if it := y.ends(); it.code != 4401 { // nobody is left
 		t.Errorf("%s", it)
+	}
+}
+
+// TestRest: a crowd's deliveries take at most half of the time, unless each carries
+// much.
+func TestRest(t *testing.T) {
+	for _, c := range []struct {
+		took  time.Duration
+		bytes int
+		want  time.Duration
+	}{
+		{smallRound - 1, 1, 0},
+		{smallRound, 1, smallRound},
+		{2 * time.Millisecond, fullRound - 1, 2 * time.Millisecond},
+		{2 * time.Millisecond, fullRound, 0},
+		{time.Second, 1, longestRest},
+	} {
+		if got := rest(c.took, c.bytes); got != c.want {
+			t.Errorf("%v after %v for %d bytes, want %v", got, c.took, c.bytes, c.want)
+		}
 	}
 }

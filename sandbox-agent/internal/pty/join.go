@@ -13,6 +13,9 @@ const (
 	// joinBytes is how much output is enough to be handed on at once: whoever
 	// prints so much within joinFor isn't waited for.
 	joinBytes = 16 << 10
+	// joinRoom is how much output may come while a read waits: half of what the kernel
+	// keeps of a terminal (measured: 15 to 20 KiB). With more the printer stands still.
+	joinRoom = 8 << 10
 	// fullRead is what the kernel hands out at once of a buffer that is full, behind
 	// which more waits already.
 	fullRead = 4095
@@ -89,7 +92,12 @@ func (l *load) wait(now time.Time, n int) time.Duration {
 	if l.flood(now, n) {
 		return 0
 	}
-	return ahead - (joinAlone-1)*joinFor
+	return min(ahead-(joinAlone-1)*joinFor, l.fills(now, n))
+}
+
+// fills returns how soon joinRoom comes, with n bytes more by now.
+func (l *load) fills(now time.Time, n int) time.Duration {
+	return time.Duration(joinRoom / float64(l.bytes+n) * float64(now.Sub(l.since)))
 }
 
 // flood reports whether, with n bytes more, as much comes as is enough.

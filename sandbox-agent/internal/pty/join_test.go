@@ -153,9 +153,10 @@ func TestJoinBudget(t *testing.T) {
 	}{
 		{"at leisure", second(50, 1000), 50, 50, 0, 0},
 		{"as often as it may", second(500, 1000), 500, 500, 0, 0},
-		{"fast", second(5000, 1000), most - 20, most, 0, joinFor},
+		{"fast", second(4000, 1000), most - 20, most, 0, joinFor},
+		{"faster than the kernel keeps", second(6000, 1000), 6000 / 10, 6000 / 7, 0, joinFor / 4 * 3},
 		{"fast, and small", second(20_000, 10), most - 20, most, 0, joinFor},
-		{"fast, of a slow reader", second(5000, 1000), most / 2, most, 100 * time.Microsecond, joinFor},
+		{"fast, of a slow reader", second(4000, 1000), most / 2, most, 100 * time.Microsecond, joinFor},
 		{"a flood", second(5000, 8000), 8000, 15_000, 0, 0},
 		{"a flood that is held back now and then", floodWithPauses(), 4240, 4260, 40 * time.Microsecond, 0},
 		{"a flood of a slow reader", repeat(500, printed{0, 32 << 10}), 4000, 4010, 40 * time.Microsecond, 0},
