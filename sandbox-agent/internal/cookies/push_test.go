@@ -374,13 +374,23 @@ func TestMemory(t *testing.T) {
 		return s.seal(e)
 	}
 	s.post(of())
-	sealed := of()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	w := s.post(sealed)
-	runtime.ReadMemStats(&after)
-	if took := after.TotalAlloc - before.TotalAlloc; w.Code != 200 || took > 7*uint64(len(sealed)) {
-		t.Errorf("%d: a body of %d KiB: %d KiB allocated", w.Code, len(sealed)>>10, took>>10)
+	var body, least uint64
+	for range 3 { // pools may have lost what they had
+		sealed := of()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		w := s.post(sealed)
+		runtime.ReadMemStats(&after)
+		if w.Code != http.StatusOK {
+			t.Fatal(w.Code)
+		}
+		took := after.TotalAlloc - before.TotalAlloc
+		if body = uint64(len(sealed)); least == 0 || took < least {
+			least = took
+		}
+	}
+	if least > 7*body {
+		t.Errorf("a body of %d KiB: %d KiB allocated", body>>10, least>>10)
 	}
 }
 
