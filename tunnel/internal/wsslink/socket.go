@@ -36,7 +36,6 @@ type socket struct {
 
 	// Owned by whoever writes.
 	writeMu sync.Mutex
-	frames  []byte
 	said    bool // this end has ended its output
 
 	// Guarded by mu.
@@ -199,6 +198,9 @@ func (s *socket) cause(err error) error {
 	return err
 }
 
+// writes are buffers for what is being written: an idle socket has none.
+var writes = sync.Pool{New: func() any { return new([]byte) }}
+
 // Write writes p as messages.
 func (s *socket) Write(p []byte) (written int, err error) { return s.WriteBehind(nil, p) }
 
@@ -209,15 +211,17 @@ func (s *socket) WriteBehind(head, p []byte) (written int, err error) {
 	if s.said {
 		return 0, errClosed
 	}
+	buf := writes.Get().(*[]byte)
+	defer writes.Put(buf)
 	for len(p) > 0 {
-		s.frames = s.frames[:0]
-		n := 0
-		for n < len(p) && len(s.frames) < maxWrite {
+		frames, n := (*buf)[:0], 0
+		for n < len(p) && len(frames) < maxWrite {
 			piece := p[n:min(n+maxMessage-len(head), len(p))]
-			s.frames = appendFrame(s.frames, opBinary, s.client, head, piece)
+			frames = appendFrame(frames, opBinary, s.client, head, piece)
 			n, head = n+len(piece), nil
 		}
-		if _, err := s.raw.Write(s.frames); err != nil {
+		*buf = frames
+		if _, err := s.raw.Write(frames); err != nil {
 			return written, s.cause(err)
 		}
 		written += n
