@@ -46,7 +46,7 @@ func (b *beside) open(ctx context.Context, preface []byte) (carrier.Stream, erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, besideTime)
 	defer cancel()
-	stream, err := wsslink.Beside(ctx, b.addr, b.at, b.tls, b.secret)
+	stream, err := wsslink.DialBeside(ctx, b.addr, b.at, b.tls, b.secret)
 	if err == nil {
 		if _, err = stream.Write(preface); err != nil {
 			stream.Close()

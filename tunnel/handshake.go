@@ -19,7 +19,8 @@ type DialConfig struct {
 	TLS  *tls.Config // RootCAs; the server's name defaults to Addr's host
 	// Hello signs a registration. exporter is empty on carriers without TLS.
 	Hello func(c protocol.Challenge, exporter []byte) (protocol.Hello, error)
-	// Carriers are the allowed ones; empty: QUIC and WebSocket.
+	// Carriers are the allowed ones; empty: QUIC and WebSocket. Where both are, bulk
+	// goes over a WebSocket beside a tunnel over QUIC.
 	Carriers []Carrier
 	// Ladder remembers the results of dials; nil: each starts afresh.
 	Ladder *Ladder

@@ -43,11 +43,11 @@ func (s *Session) lane(ctx context.Context, name protocol.Lane) (*lane, error) {
 }
 
 // claim returns a lane that the agent has opened, for its one caller to settle;
-// nil if the session is over or the lane was claimed before. A lane that may be lost
-// gives way to another one.
-func (s *Session) claim(name protocol.Lane, loose bool) *lane {
+// nil if the session is over or the lane was claimed before. A loose lane gives way:
+// the agent has noticed before us that it is lost.
+func (s *Session) claim(name protocol.Lane) *lane {
 	l, _ := s.laneEntry(name)
-	if loose && l.replaceable() {
+	if l.replaceable() {
 		s.drop(l)
 		l, _ = s.laneEntry(name)
 	}
@@ -204,7 +204,6 @@ func (s *Session) acceptLanes() {
 
 // adopt makes a lane of an accepted stream.
 func (s *Session) adopt(stream carrier.Stream) {
-	_, loose := stream.(carrier.Loose)
 	stream.SetDeadline(time.Now().Add(openTimeout))
 	preface, err := protocol.ReadPreface(stream)
 	if err == nil && !preface.Lane.Known() {
@@ -212,13 +211,13 @@ func (s *Session) adopt(stream carrier.Stream) {
 	}
 	if err != nil {
 		stream.Close()
-		if !loose { // else it may be lost, as any connection
+		if _, loose := stream.(carrier.Loose); !loose { // else it may be lost, as any connection
 			s.end(s.because(protocol.Errorf(protocol.KindInvalid, "bad lane: %v", err)))
 		}
 		return
 	}
 	stream.SetDeadline(time.Time{})
-	l := s.claim(preface.Lane, loose)
+	l := s.claim(preface.Lane)
 	if l == nil {
 		stream.Close()
 		s.end(protocol.Errorf(protocol.KindInvalid, "lane %s is opened twice", preface.Lane))

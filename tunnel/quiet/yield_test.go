@@ -1,10 +1,11 @@
-package quiet
+package quiet_test
 
 import (
-	"net"
 	"runtime"
 	"sync/atomic"
 	"testing"
+
+	"github.com/fairlead/fairlead/tunnel/quiet"
 )
 
 // TestYieldSeesSockets: with one processor, who waits for a socket runs between two
@@ -22,16 +23,16 @@ func TestYieldSeesSockets(t *testing.T) {
 			}
 		}
 	}()
-	Yield() // it waits now
+	quiet.Yield() // it waits now
 	const keys = 1000
 	late := 0
 	for i := range int64(keys) {
 		if _, err := far.Write([]byte("k")); err != nil {
 			t.Fatal(err)
 		}
-		Yield()
+		quiet.Yield()
 		for ; heard.Load() != i+1; late++ {
-			Yield()
+			quiet.Yield()
 		}
 	}
 	if late > keys/20 { // now and then the scheduler begins with who has waited longest
@@ -47,7 +48,7 @@ func TestYieldOfMany(t *testing.T) {
 	for range 16 {
 		go func() { // ends by itself
 			for range 1000 {
-				Yield()
+				quiet.Yield()
 			}
 			done <- struct{}{}
 		}()
@@ -57,30 +58,11 @@ func TestYieldOfMany(t *testing.T) {
 	}
 }
 
-func pair(t *testing.T) (near, far net.Conn) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	far, err = net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	near, err = l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { near.Close(); far.Close() })
-	return near, far
-}
-
 func BenchmarkYield(b *testing.B) {
 	for _, c := range []struct {
 		name string
 		do   func()
-	}{{"gosched", runtime.Gosched}, {"yield", Yield}} {
+	}{{"gosched", runtime.Gosched}, {"yield", quiet.Yield}} {
 		b.Run(c.name, func(b *testing.B) {
 			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 			for b.Loop() {

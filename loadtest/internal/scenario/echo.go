@@ -102,6 +102,8 @@ func prepareEcho(o *stage.Options) error {
 		return errors.New("--hops tells the way of keys that are alone, without --bulk")
 	case own.crowd > 0 && (o.Hops || own.bulk || own.peer.file != ""):
 		return errors.New("--crowd is beside keys that are alone otherwise, without --bulk, --hops and --peer")
+	case own.crowdRate <= 0:
+		return errors.New("--crowd-rate must be more than 0")
 	case own.sameLane && !own.bulk:
 		return errors.New("--same-lane needs --bulk")
 	case o.Simulated && own.bulk:
@@ -125,15 +127,14 @@ func prepareEcho(o *stage.Options) error {
 // An echoing is a run of the scenario.
 type echoing struct {
 	*stage.Stage
-	own  *echoOptions
-	rec  *measure.Recorder
-	near *typist.Typist // at the deployment
-	bare *typist.Typist // at the baseline; nil without
-	peer *typist.Typist // at the peer; nil without
-	bulk *generator.Group
-	// Of the other terminal; nil without.
-	crowd *generator.Group
-	keys  []legs.Key // of this block, with --hops; owned by near's viewer
+	own   *echoOptions
+	rec   *measure.Recorder
+	near  *typist.Typist // at the deployment
+	bare  *typist.Typist // at the baseline; nil without
+	peer  *typist.Typist // at the peer; nil without
+	bulk  *generator.Group
+	crowd *generator.Group // viewers of the other terminal; nil without
+	keys  []legs.Key       // of this block, with --hops; owned by near's viewer
 }
 
 func runEcho(ctx context.Context, env *stage.Env) error {

@@ -88,7 +88,7 @@ func (s *Sender) Send(pieces []Piece) {
 	for len(pieces) > Most {
 		s.send(pieces[:Most])
 		pieces = pieces[Most:]
-		runtime.Gosched() // somebody's key may wait
+		quiet.Yield() // somebody's key may wait
 	}
 	s.send(pieces)
 }

@@ -138,10 +138,10 @@ func (g *guard) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A Joiner is a carrier stream that copies what it writes anyway.
-type Joiner interface {
-	// WriteBehind writes p behind head.
-	WriteBehind(head, p []byte) (written int, err error)
+// A GatherWriter is a carrier's stream that writes two pieces as one, since it copies
+// what it writes anyway.
+type GatherWriter interface {
+	WriteGather(head, body []byte) error
 }
 
 // send writes whole frames. A long body isn't copied behind its header, unless it is
@@ -149,9 +149,8 @@ type Joiner interface {
 func (g *guard) send(frames, body []byte) error {
 	g.sending.Lock()
 	defer g.sending.Unlock()
-	if joiner, ok := g.dst.(Joiner); ok && len(body) > 0 {
-		_, err := joiner.WriteBehind(frames, body)
-		return err
+	if both, ok := g.dst.(GatherWriter); ok && len(body) > 0 {
+		return both.WriteGather(frames, body)
 	}
 	_, err := g.dst.Write(frames)
 	if err == nil && len(body) > 0 {

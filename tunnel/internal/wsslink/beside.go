@@ -37,10 +37,10 @@ func (loose) Loose() {}
 // Stats implements carrier.Counting.
 func (s loose) Stats() carrier.Stats { return s.link.Stats() }
 
-// Beside opens a socket that joins a link of another carrier at a relay: that of the
+// DialBeside opens a socket that joins a link of another carrier at a relay: that of the
 // name addr ("host:port"), which is reached at the address at. The stream is a
 // [carrier.Loose]. If the relay refuses, the error is a *protocol.Error.
-func Beside(ctx context.Context, addr string, at net.Addr, tlsConfig *tls.Config, secret []byte) (carrier.Stream, error) {
+func DialBeside(ctx context.Context, addr string, at net.Addr, tlsConfig *tls.Config, secret []byte) (carrier.Stream, error) {
 	d := newDialer(addr, tlsConfig)
 	d.at = at.String()
 	s, _, err := d.dial(ctx, secret)
@@ -49,17 +49,8 @@ func Beside(ctx context.Context, addr string, at net.Addr, tlsConfig *tls.Config
 	}
 	l := newLink(nil, s.raw.RemoteAddr())
 	l.opener = s
-	return alone(l, s)
-}
-
-// alone makes s the only socket of l.
-func alone(l *link, s *socket) (carrier.Stream, error) {
 	watch(s.raw)
-	if err := l.add(s); err != nil {
-		s.raw.Close()
-		return nil, err
-	}
-	return loose{s}, nil
+	return loose{s}, l.add(s) // can't fail: it is new
 }
 
 // watch has the kernel notice when the peer is gone.

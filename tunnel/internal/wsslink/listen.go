@@ -37,7 +37,7 @@ type Outcome string
 const (
 	First  Outcome = "first"  // it began a link
 	Lane   Outcome = "lane"   // it joined one
-	Lent   Outcome = "beside" // it joined a link of another carrier
+	Beside Outcome = "beside" // it joined a link of another carrier
 	Origin Outcome = "origin" // refused: it came from a browser
 	Secret Outcome = "secret" // refused: no link has that secret
 	Many   Outcome = "many"   // refused: the link has enough, or too many wait
@@ -194,16 +194,21 @@ func (l *Listener) begin(w http.ResponseWriter, r *http.Request, ownTLS bool) (*
 		return nil, err
 	}
 	next := newLink(exporter, s.raw.RemoteAddr())
+	next.incoming <- s
+	return next, l.keep(next, s)
+}
+
+// keep makes s the first socket of next, which ends with the listener.
+func (l *Listener) keep(next *link, s *socket) error {
 	next.listener, next.opener = l, s
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		s.raw.Close()
-		return nil, net.ErrClosed
+		return net.ErrClosed
 	}
 	l.links[next] = struct{}{}
-	next.incoming <- s
-	return next, next.add(s) // can't fail: it is new
+	return next.add(s) // can't fail: it is new
 }
 
 // join adds a socket to the link with the secret.
@@ -252,22 +257,15 @@ func (l *Listener) lend(w http.ResponseWriter, r *http.Request, secret []byte) (
 	if err != nil {
 		return Broken, 0
 	}
-	next := newLink(nil, s.raw.RemoteAddr())
-	next.listener, next.opener = l, s
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		s.raw.Close()
+	if l.keep(newLink(nil, s.raw.RemoteAddr()), s) != nil {
 		return Many, 0
 	}
-	l.links[next] = struct{}{}
-	stream, err := alone(next, s) // can't fail: it is new
-	l.mu.Unlock()
-	if err == nil && !l.host.Adopt(secret, stream) {
-		stream.Close()
+	watch(s.raw)
+	if !l.host.Adopt(secret, loose{s}) {
+		s.Close()
 		return Many, 0
 	}
-	return Lent, 0
+	return Beside, 0
 }
 
 // has reports whether secret is the link's.

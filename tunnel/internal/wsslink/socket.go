@@ -202,10 +202,16 @@ func (s *socket) cause(err error) error {
 var writes = sync.Pool{New: func() any { return new([]byte) }}
 
 // Write writes p as messages.
-func (s *socket) Write(p []byte) (written int, err error) { return s.WriteBehind(nil, p) }
+func (s *socket) Write(p []byte) (written int, err error) { return s.write(nil, p) }
 
-// WriteBehind implements mux.Joiner. head is short.
-func (s *socket) WriteBehind(head, p []byte) (written int, err error) {
+// WriteGather implements mux.GatherWriter. head is shorter than a message.
+func (s *socket) WriteGather(head, body []byte) error {
+	_, err := s.write(head, body)
+	return err
+}
+
+// write writes p as messages, the first of which begins with head.
+func (s *socket) write(head, p []byte) (written int, err error) {
 	s.writeMu.Lock()
 	defer s.writeMu.Unlock()
 	if s.said {
