@@ -98,6 +98,7 @@ var Sideways = []struct{ From, To, Why string }{
 	{"tunnel/internal/quiclink", "tunnel/internal/carrier", "the interface it implements"},
 	{"tunnel/internal/wsslink", "tunnel/internal/carrier", "the interface it implements"},
 	{"tunnel/internal/quiclink", "tunnel/quiet", "its sockets' system calls"},
+	{"tunnel/internal/wsslink", "tunnel/quiet", "whoever moves a file has other sockets looked at"},
 	{"tunnel/internal/quiclink", "deploy/program/hops", "packets are what a key passes"},
 	{"tunnel/tunneltest", "tunnel/internal/carrier", "the interface it implements"},
 	{"deploy/controlplane/cmd/controlplane", "deploy/controlplane/internal/integrations", "its command line rotates the vault's keys"},

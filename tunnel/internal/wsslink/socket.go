@@ -10,6 +10,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/fairlead/fairlead/protocol"
+	"github.com/fairlead/fairlead/tunnel/quiet"
 )
 
 // A socket is one WebSocket as a byte stream. coder/websocket makes the
@@ -37,6 +38,7 @@ type socket struct {
 	// Owned by whoever writes.
 	writeMu sync.Mutex
 	said    bool // this end has ended its output
+	moved   int  // bytes since the last yield
 
 	// Guarded by mu.
 	mu   sync.Mutex
@@ -124,7 +126,7 @@ func (s *socket) hearOthers(err error) {
 }
 
 func (s *socket) readMessages() error {
-	for {
+	for moved := 0; ; {
 		kind, r, err := s.ws.Reader(context.Background())
 		if err != nil {
 			return err
@@ -136,6 +138,7 @@ func (s *socket) readMessages() error {
 		if err != nil {
 			return err
 		}
+		moved = yield(moved + len(m.rest))
 		select {
 		case s.messages <- m:
 		case <-s.closing:
@@ -198,6 +201,20 @@ func (s *socket) cause(err error) error {
 	return err
 }
 
+// yieldBytes is how much is moved before others' sockets are looked at. A socket that
+// always has more, or takes more, never waits.
+const yieldBytes = 256 << 10
+
+// yield yields if so many bytes were moved since the last time, and returns how many
+// are from now on.
+func yield(moved int) int {
+	if moved < yieldBytes {
+		return moved
+	}
+	quiet.Yield()
+	return 0
+}
+
 // writes are buffers for what is being written: an idle socket has none.
 var writes = sync.Pool{New: func() any { return new([]byte) }}
 
@@ -232,6 +249,7 @@ func (s *socket) write(head, p []byte) (written int, err error) {
 		}
 		written += n
 		p = p[n:]
+		s.moved = yield(s.moved + n)
 	}
 	return written, nil
 }
