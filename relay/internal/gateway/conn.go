@@ -91,11 +91,16 @@ func accept(w http.ResponseWriter, r *http.Request, subprotocols []string, most 
 
 // Read returns the next message.
 func (c *Conn) Read(ctx context.Context) (websocket.MessageType, []byte, error) {
+	reading := ctx
 	if c.patient {
 		c.raw.await()
+		reading = context.Background() // the library would arm and disarm something for each message
 	}
-	kind, data, err := c.ws.Read(ctx)
+	kind, data, err := c.ws.Read(reading)
 	hops.Pass(hops.SocketIn)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
 	if err == nil {
 		c.hear()
 	}

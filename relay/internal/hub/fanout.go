@@ -1,6 +1,10 @@
 package hub
 
 import (
+	"net"
+	"slices"
+	"unsafe"
+
 	"github.com/fairlead/fairlead/deploy/program/hops"
 	"github.com/fairlead/fairlead/relay/internal/batchsend"
 	"github.com/fairlead/fairlead/relay/internal/feed"
@@ -23,9 +27,30 @@ type fanout struct {
 	takes   []feed.Take
 
 	// Of those that are sent to together.
-	pieces []batchsend.Piece
-	of     []int  // the socket of each piece
-	arena  []byte // TLS records
+	pieces   []batchsend.Piece
+	of       []int    // the socket of each piece
+	arena    []byte   // TLS records
+	gathered gathered // what all get that are up to date, where it is in several buffers
+}
+
+// gathered is what several buffers hold, in one.
+type gathered struct {
+	buffers net.Buffers // whose bytes these are
+	bytes   []byte
+}
+
+// join returns what buffers hold. The bytes never change. Whoever is up to date gets
+// the same buffers as the one before, so they are joined once for all of those.
+func (g *gathered) join(buffers net.Buffers) []byte {
+	if !slices.EqualFunc(g.buffers, buffers, sameBytes) {
+		g.buffers, g.bytes = slices.Clone(buffers), slices.Concat(buffers...)
+	}
+	return g.bytes
+}
+
+// sameBytes reports whether a and b are the same memory.
+func sameBytes(a, b []byte) bool {
+	return len(a) == len(b) && unsafe.SliceData(a) == unsafe.SliceData(b)
 }
 
 // fanout returns one for the hub's feed.
@@ -37,6 +62,7 @@ func (h *Hub) fanout() *fanout {
 func (f *fanout) deliver() {
 	f.begun = false
 	f.feed.Deliver(f.offer)
+	f.gathered = gathered{} // nobody needs that again
 }
 
 // offer offers output to some readers.
@@ -59,8 +85,8 @@ func (f *fanout) offer(readers []*feed.Reader) {
 	f.settle()
 }
 
-// prepare makes a piece of what each socket gets. One that gets several buffers, or
-// none, is served at once.
+// prepare makes a piece of what each socket gets. One that gets nothing is given back
+// at once.
 func (f *fanout) prepare() {
 	bytes := 0
 	for i, s := range f.sockets {
@@ -68,12 +94,15 @@ func (f *fanout) prepare() {
 		for _, b := range frames {
 			bytes += len(b)
 		}
-		if len(frames) != 1 {
-			drained, err := s.offer.Offer(frames)
-			f.giveBack(i, drained, err)
+		if len(frames) == 0 {
+			f.giveBack(i, s.many.Sent(nil, 0), nil)
 			continue
 		}
-		wire, arena, err := s.many.Seal(frames[0], f.arena)
+		frame := frames[0]
+		if len(frames) > 1 {
+			frame = f.gathered.join(frames)
+		}
+		wire, arena, err := s.many.Seal(frame, f.arena)
 		f.arena = arena
 		if err != nil {
 			f.giveBack(i, s.many.Sent(nil, 0), err)
