@@ -60,3 +60,45 @@ func TestFanOutCosts(t *testing.T) {
 		}
 	}
 }
+
+// TestFanOutAcrossSlabs: output that isn't in one piece in the ring is joined once for
+// all who get it, and sent to them together.
+func TestFanOutAcrossSlabs(t *testing.T) {
+	const viewers, rounds = 200, 20
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	h := still()
+	out := h.fanout()
+	out.sender = batchsend.New(batchsend.Options{Direct: true, Calls: h.metrics.Calls})
+	for i := range viewers {
+		seatAs(h, turn.SocketID(i), "usr_1", time.Now().Add(time.Hour), Guest{Socket: newTCPSink(t, listener)})
+	}
+	chunk := make([]byte, 3<<10)
+	deliver := func() {
+		for range 4 {
+			if err := h.feed.Append(protocol.Data{Offset: h.feed.Head().Offset, Bytes: chunk}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out.deliver()
+	}
+	deliver() // with what each was told before
+	before := testutil.ToFloat64(h.metrics.Calls)
+	allocations := testing.AllocsPerRun(rounds-1, deliver) // and one to begin with
+	calls := int(testutil.ToFloat64(h.metrics.Calls) - before + testutil.ToFloat64(h.metrics.Deferred))
+	if calls != rounds*viewers {
+		t.Errorf("%d of %d were sent together with others", calls, rounds*viewers)
+	}
+	for range 10 { // who reads the sockets may have allocated as well
+		allocations = min(allocations, testing.AllocsPerRun(rounds, deliver))
+	}
+	if allocations > 6 { // a slab, and what is joined at its end
+		t.Errorf("%v allocations for each delivery", allocations)
+	}
+	if out.gathered.bytes != nil {
+		t.Error("what was joined is kept after the delivery")
+	}
+}
