@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/creack/pty"
@@ -77,6 +78,32 @@ func TestGoWritesTheStream(t *testing.T) {
 		t.Errorf("the last chunk came %v before its time", early)
 	}
 }
+
+// What becomes due within a moment is one write; none is made ahead of time.
+func TestWritesTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const chunks = 1000
+		spec := pattern.Spec{Seed: 5, Chunk: 100, Rate: 10_000, Start: time.Now(), Chunks: chunks}
+		written, writes := 0, 0
+		m := New(writerFunc(func(p []byte) (int, error) {
+			written, writes = written+len(p)/spec.Chunk, writes+1
+			if written == 0 || time.Now().Before(spec.Due(written-1)) {
+				t.Errorf("chunk %d comes ahead of its time", written-1)
+			}
+			return len(p), nil
+		}), nil)
+		m.Input([]byte(spec.Order() + "\r"))
+		m.runs.Wait()
+		m.Close()
+		if most := int(100*time.Millisecond/gather) + 1; written != chunks || writes > most {
+			t.Errorf("%d chunks in %d writes, want %d in at most %d", written, writes, chunks, most)
+		}
+	})
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 func TestAsFastAsTaken(t *testing.T) {
 	m, s := machine(t)

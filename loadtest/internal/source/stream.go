@@ -18,10 +18,15 @@ const (
 	maxWrite = 32 << 10
 	// maxLags bounds the lags that are remembered: the newest.
 	maxLags = 1 << 14
+	// gather is how long after a write the next one is made at the earliest: at
+	// thousands of chunks a second the program in the terminal would take more of a
+	// processor than what carries its output. Who publishes to a peer does it, too.
+	gather = 2 * time.Millisecond
 )
 
-// stream writes the chunks of s as they get due. It is never ahead of time; when
-// the terminal was held back it writes what has become due meanwhile.
+// stream writes the chunks of s as they get due, none ahead of its time. It writes
+// together what has become due since the last write, or while the terminal was held
+// back.
 func (m *Machine) stream(ctx context.Context, s pattern.Spec) error {
 	var l lags
 	defer func() {
@@ -29,12 +34,21 @@ func (m *Machine) stream(ctx context.Context, s pattern.Spec) error {
 		defer m.mu.Unlock()
 		m.lags = l
 	}()
-	var buf []byte
+	var (
+		buf  []byte
+		next time.Time // of a write
+	)
 	for k := 0; s.Chunks == 0 || k < s.Chunks; {
-		if err := m.sleepUntil(ctx, s.Due(k)); err != nil {
+		if due := s.Due(k); next.Before(due) {
+			next = due
+		}
+		if err := m.sleepUntil(ctx, next); err != nil {
 			return err
 		}
 		now := time.Now()
+		if s.Rate > 0 {
+			next = now.Add(gather)
+		}
 		buf = s.Append(buf[:0], k)
 		l.add(now.Sub(s.Due(k)))
 		for k++; (s.Chunks == 0 || k < s.Chunks) && len(buf)+s.Chunk <= maxWrite && !s.Due(k).After(now); k++ {
