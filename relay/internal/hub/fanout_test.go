@@ -2,6 +2,8 @@ package hub
 
 import (
 	"net"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/relay/internal/batchsend"
 	"github.com/fairlead/fairlead/relay/internal/feed"
 	"github.com/fairlead/fairlead/relay/internal/turn"
+	"github.com/fairlead/fairlead/tunnel/quiet"
 )
 
 // TestFanOutCosts: what a chunk costs for viewers who keep up is bounded in what can be
@@ -101,4 +104,59 @@ func TestFanOutAcrossSlabs(t *testing.T) {
 	if out.gathered.bytes != nil {
 		t.Error("what was joined is kept after the delivery")
 	}
+}
+
+// TestFanOutLeavesRoomForKeys: with one processor, who waits for a socket runs while a
+// chunk is delivered to a crowd, not behind it.
+func TestFanOutLeavesRoomForKeys(t *testing.T) {
+	const viewers, rounds = 5 * feed.MaxAtOnce, 100
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	h := still()
+	out := h.fanout()
+	defer out.sender.Close()
+	for i := range viewers {
+		seatAs(h, turn.SocketID(i), "usr_1", time.Now().Add(time.Hour), Guest{Socket: newTCPSink(t, listener)})
+	}
+	types, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer types.Close()
+	keys, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	var heard atomic.Int64
+	ended := make(chan struct{})
+	go func() { // ends with keys
+		defer close(ended)
+		for p := make([]byte, 1); ; heard.Add(1) {
+			if _, err := keys.Read(p); err != nil {
+				return
+			}
+		}
+	}()
+	late := 0
+	for i := range int64(rounds) {
+		if err := h.feed.Append(protocol.Data{Offset: h.feed.Head().Offset, Bytes: make([]byte, 100)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := types.Write([]byte("k")); err != nil {
+			t.Fatal(err)
+		}
+		out.deliver()
+		for late += int(i + 1 - heard.Load()); heard.Load() != i+1; {
+			quiet.Yield()
+		}
+	}
+	if late > rounds/10 { // now and then the scheduler begins with who has waited longest
+		t.Errorf("%d of %d keys are read behind a delivery", late, rounds)
+	}
+	keys.Close()
+	<-ended
 }
