@@ -46,7 +46,7 @@ func (f *Fleet) postEnrol(w *web.Writer, r *http.Request) error {
 	if !jws.VerifyDevice(key.Public, protocol.EnrolTranscript(req.SandboxID, exporter), req.Signature) {
 		return errInvitation()
 	}
-	reached, err := loadReach(f.StateDir) // whatever else can fail does so before the invitation is used
+	reached, err := f.reachNow(r.Context()) // whatever else can fail does so before the invitation is used
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (f *Fleet) postCertificate(w *web.Writer, r *http.Request) error {
 		f.Metrics.Renewals.Inc()
 		return protocol.Errorf(protocol.KindTooMany, "too many renewals")
 	}
-	reached, err := loadReach(f.StateDir)
+	reached, err := f.reachNow(r.Context())
 	if err != nil {
 		return err
 	}

@@ -1,13 +1,17 @@
 package fleet
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/private"
+	"github.com/fairlead/fairlead/deploy/controlplane/internal/store"
 	"github.com/fairlead/fairlead/deploy/program"
 	"github.com/fairlead/fairlead/protocol"
 )
@@ -21,9 +25,17 @@ type Reach struct {
 	RelayCA    string   // file: who vouches for the relays, PEM
 }
 
-// reachFile holds the Reach that [Enrol] or [Invite] was given last: that is
-// what a sandbox is told when it enrols or renews its certificate.
+// reachFile holds the Reach that [Enrol] or [Invite] was given last. A sandbox
+// is told that when it enrols or renews its certificate, and before its relays
+// those that are registered then.
 const reachFile = "reach.json"
+
+// maxTold and maxAddrBytes bound the relays that a sandbox is told: an enrolment
+// has to fit into a "connect" stream, see [protocol.MaxConnectBytes].
+const (
+	maxTold      = 64
+	maxAddrBytes = 253 + len(":65535") // the longest name in the DNS, with a port
+)
 
 // A reach is a Reach with the files' contents.
 type reach struct {
@@ -77,4 +89,50 @@ func loadReach(stateDir string) (reach, error) {
 		return r, fmt.Errorf("%s: %w", path, err)
 	}
 	return r, nil
+}
+
+// reachNow is what save wrote, with the relays that are registered at this
+// moment: a relay may move or be added without anybody touching the sandboxes.
+func (f *Fleet) reachNow(ctx context.Context) (reach, error) {
+	r, err := loadReach(f.StateDir)
+	if err != nil {
+		return r, err
+	}
+	registered, err := f.Relays.Registered(ctx)
+	if err != nil {
+		// Relays of yesterday are better than a certificate that runs out.
+		f.Logger.Warn("a sandbox is told of the operator's relays alone", "error", err)
+		return r, nil
+	}
+	r.Relays = told(registered, r.Relays)
+	return r, nil
+}
+
+// told lists the tunnels of the registered relays by the relays' ids, so that
+// the list changes with the relays alone. What else the operator named comes
+// behind them, since a relay behind a balancer may be reached by another name.
+// Without a registered relay the operator's list stays as it is.
+func told(registered []store.Relay, operators []string) []string {
+	byID := slices.SortedFunc(slices.Values(registered), func(a, b store.Relay) int { return cmp.Compare(a.ID, b.ID) })
+	var list []string
+	for _, r := range byID {
+		if len(r.Tunnel) <= maxAddrBytes && protocol.CheckAddr(r.Tunnel) == nil {
+			list = addTold(list, r.Tunnel)
+		}
+	}
+	if len(list) == 0 {
+		return operators
+	}
+	for _, addr := range operators {
+		list = addTold(list, addr)
+	}
+	return list
+}
+
+// addTold adds addr to list, unless it is there or the list is full.
+func addTold(list []string, addr string) []string {
+	if len(list) >= maxTold || slices.Contains(list, addr) {
+		return list
+	}
+	return append(list, addr)
 }
