@@ -53,11 +53,12 @@ func newBase(cfg Config) (_ *base, err error) {
 	}
 	b.features.Add(b.ledger)
 	enrolment := b.identity.Enrolment
-	if len(b.cfg.Relays) == 0 {
-		b.cfg.Relays = enrolment.Relays
+	relays, pinned := enrolment.Relays, false
+	if len(cfg.Relays) > 0 {
+		relays, pinned = cfg.Relays, true
 	}
 	b.tunnels = uplink.New(uplink.Options{
-		Relays: b.cfg.Relays, TLS: b.identity.RelayTLS, Carriers: cfg.carriers(),
+		Relays: relays, Pinned: pinned, TLS: b.identity.RelayTLS, Carriers: cfg.carriers(),
 		Hello: protocol.Hello{
 			SandboxID: enrolment.SandboxID, InstanceID: b.instance, Revision: cfg.Revision, Isolation: string(isolation()),
 		},
@@ -72,8 +73,8 @@ func newBase(cfg Config) (_ *base, err error) {
 	}
 	b.features.Add(b.audit)
 	b.authority, err = authority.Open(authority.Options{
-		Identity: b.identity, KeysMaxAge: cfg.KeysMaxAge, Dialer: b.tunnels, Audit: b.audit,
-		Changed: b.news, Log: b.log,
+		Identity: b.identity, KeysMaxAge: cfg.KeysMaxAge, Dialer: b.tunnels, Relays: b.tunnels,
+		Audit: b.audit, Changed: b.news, Log: b.log,
 	})
 	if err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ type Config struct {
 	Enrolment string   // file; default enrolment.json in StateDir
 	Workspace string   // what terminals start in
 	Homes     string   // one home below it for each terminal
-	Relays    []string // "host:port"; default: the enrolment's
+	Relays    []string // "host:port", tried as they are listed; default: the enrolment's newest, in an order of the sandbox's own
 	Carrier   string   // how relays are reached: CarrierAuto (the default), "quic" or "websocket"
 	Revision  string
 	Logger    *slog.Logger

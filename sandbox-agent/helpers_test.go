@@ -76,13 +76,19 @@ func (w *world) start() *Agent {
 // listen starts a relay that lets admit decide, as the agent's only one.
 func (w *world) listen(admit func(*tunnel.Registration) error) *tunnel.Listener {
 	w.t.Helper()
-	l := w.CA.Listen(w.t, tunnel.ListenConfig{
-		RelayID: "rl_1", Origin: "https://one.example",
+	l := w.listenAs("rl_1", "https://one.example", admit)
+	w.cfg.Relays = []string{l.Addr().String()}
+	return l
+}
+
+// listenAs starts a relay of which the agent isn't told.
+func (w *world) listenAs(id protocol.RelayID, origin string, admit func(*tunnel.Registration) error) *tunnel.Listener {
+	w.t.Helper()
+	return w.CA.Listen(w.t, tunnel.ListenConfig{
+		RelayID: id, Origin: origin,
 		Admit:   func(_ context.Context, r *tunnel.Registration) error { return admit(r) },
 		Connect: func(ctx context.Context, _ net.Addr) (net.Conn, error) { return w.Dial(ctx) },
 	})
-	w.cfg.Relays = []string{l.Addr().String()}
-	return l
 }
 
 func welcome(*tunnel.Registration) error { return nil }

@@ -176,6 +176,10 @@ func (s *Stack) startSandbox(ctx, children context.Context, i int) error {
 		"--workspace", filepath.Join(files, "workspace"), "--homes", filepath.Join(files, "homes"),
 		"--broker-listen", "127.0.0.1:0", "--egress-listen", "127.0.0.1:0", "--mcp-listen", "127.0.0.1:0",
 	}
+	if !s.cfg.SandboxesSpread {
+		// The first relay is to be primary, and nobody goes around SandboxRelays.
+		args = append(args, "--relays", strings.Join(s.dialled(), ","))
+	}
 	if !s.cfg.UserEntries {
 		args = append(args, "--user-entries=false")
 	}

@@ -43,6 +43,8 @@ type Config struct {
 	ExtensionIDs  []string // browser extensions whose side panels may come to the relays
 	SandboxRelays []string // "host:port" that sandboxes dial instead of the relays' own
 
+	SandboxesSpread bool // each sandbox tries the relays in an order of its own, and hears of others
+
 	Egress          bool     // terminals go through the egress proxy
 	UserEntries     bool     // users of terminals have entries in /etc/passwd while they run
 	AllowPrivileges bool     // terminals' programs may gain privileges

@@ -21,7 +21,7 @@ func declare(c *program.Command) *agent.Config {
 	c.String(&cfg.Invitation, "invitation", "", "`file` with an invitation, exchanged for an enrolment where there is none yet")
 	c.String(&cfg.Workspace, "workspace", "/workspace", "`directory` that terminals start in")
 	c.String(&cfg.Homes, "homes", "/home/sandbox", "`directory` with a home for each terminal")
-	c.Strings(&cfg.Relays, "relays", "`addresses` host:port of relays (default: the enrolment's)")
+	c.Strings(&cfg.Relays, "relays", "`addresses` host:port of relays, tried in this order, which pins the sandbox to them (default: those of the newest enrolment, in an order of the sandbox's own)")
 	c.String(&cfg.Carrier, "carrier", agent.CarrierAuto, "`way` to reach relays: auto, quic or websocket")
 	c.String(&cfg.SpillDir, "spill-dir", "", "`directory` for terminals' output that their memory no longer holds (default: it is dropped)")
 	c.Int(&cfg.SpillPerTerminal, "spill-per-terminal", agent.DefaultSpillPerTerminal, "`bytes` kept there of a terminal")

@@ -36,14 +36,16 @@ type ControlPlane struct {
 	jwks   []byte
 	server *httptest.Server
 
+	// Guarded by mu.
 	mu     sync.Mutex
-	routes map[string]http.HandlerFunc // guarded by mu
+	routes map[string]http.HandlerFunc
+	relays []string // of enrolments
 }
 
 // NewControlPlane starts a control plane, which ends with the test.
 func NewControlPlane(tb testing.TB) *ControlPlane {
 	tb.Helper()
-	c := &ControlPlane{CA: NewAuthority(tb), tb: tb, routes: map[string]http.HandlerFunc{}}
+	c := &ControlPlane{CA: NewAuthority(tb), tb: tb, routes: map[string]http.HandlerFunc{}, relays: []string{"127.0.0.1:1"}}
 	var err error
 	c.Signer, err = jws.GenerateSigner()
 	Must(tb, err)
@@ -65,10 +67,19 @@ func (c *ControlPlane) Known() protocol.EnrolledControlPlane {
 
 // Enrolment returns one with a certificate of that text.
 func (c *ControlPlane) Enrolment(certificate string) protocol.Enrolment {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return protocol.Enrolment{
 		SandboxID: Sandbox, Certificate: certificate, ControlPlane: c.Known(),
-		JWKS: c.jwks, Relays: []string{"127.0.0.1:1"}, RelayCAPEM: c.CA.PEM,
+		JWKS: c.jwks, Relays: c.relays, RelayCAPEM: c.CA.PEM,
 	}
+}
+
+// List sets the relays of later enrolments.
+func (c *ControlPlane) List(relays ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.relays = relays
 }
 
 // Certified returns an enrolment of a device key that is valid for so long.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -85,6 +86,35 @@ func TestRenewalIsStoredFirst(t *testing.T) {
 	must(t, c.renew(within(t)))
 	if c.certificate().token == old {
 		t.Error("not renewed")
+	}
+}
+
+// TestRenewalBringsRelays: each list is adopted once it is stored, so that the
+// newest counts after a restart. An answer without relays changes nothing.
+func TestRenewalBringsRelays(t *testing.T) {
+	w := newWorld(t)
+	w.enrolFor(time.Now(), time.Hour)
+	c := w.open().Credentials
+	w.Renews(c.identity.Device.PublicJWK(), "crt_new", time.Hour)
+	first := []string{"127.0.0.1:1"}
+	newer := []string{"relay-2.example:7443", "relay-3.example:7443"}
+	for _, round := range []struct{ says, want []string }{
+		{first, first}, {newer, newer}, {[]string{}, newer}, {nil, newer}, {first, first},
+	} {
+		w.List(round.says...)
+		must(t, c.renew(within(t)))
+		if got := <-w.adopted; !slices.Equal(got, round.want) {
+			t.Errorf("after %q: adopted %q", round.says, got)
+		}
+		again, err := Load(w.dir, w.file)
+		must(t, err)
+		if got := again.Enrolment.Relays; !slices.Equal(got, round.want) {
+			t.Errorf("after %q: a restart knows %q", round.says, got)
+		}
+	}
+	c.identity.file = filepath.Join(w.dir, "none", EnrolmentFile)
+	if err := c.renew(within(t)); err == nil || len(w.adopted) != 0 {
+		t.Errorf("adopted what isn't stored: %v", err)
 	}
 }
 

@@ -33,6 +33,7 @@ type Credentials struct {
 	identity *Identity
 	client   *controlplane.Client
 	dialer   Dialer
+	relays   Relays
 	changed  chan<- struct{}
 	log      *slog.Logger
 	doubts   chan struct{} // a relay doesn't believe the certificate
@@ -40,13 +41,14 @@ type Credentials struct {
 	// Guarded by mu.
 	mu      sync.Mutex
 	current certificate
-	void    error // why the control plane refuses current; nil: it hasn't
+	listed  []string // the relays of the newest enrolment
+	void    error    // why the control plane refuses current; nil: it hasn't
 }
 
 func newCredentials(o Options, client *controlplane.Client) *Credentials {
 	return &Credentials{
-		identity: o.Identity, client: client, dialer: o.Dialer, changed: o.Changed, log: o.Log,
-		doubts: make(chan struct{}, 1), current: parseCertificate(o.Identity.Enrolment.Certificate),
+		identity: o.Identity, client: client, dialer: o.Dialer, relays: o.Relays, changed: o.Changed, log: o.Log,
+		doubts: make(chan struct{}, 1), current: parseCertificate(o.Identity.Enrolment.Certificate), listed: o.Identity.Enrolment.Relays,
 	}
 }
 
@@ -183,8 +185,11 @@ func (c *Credentials) patience(wait time.Duration) time.Duration {
 }
 
 // renew exchanges the certificate for a new one and stores it before its use.
+// The list of relays that comes along is adopted then.
 func (c *Credentials) renew(ctx context.Context) error {
-	id, old := c.identity, c.certificate()
+	c.mu.Lock()
+	id, old, listed := c.identity, c.current, c.listed
+	c.mu.Unlock()
 	answer, err := c.client.Prove(ctx, c.dialAny, renewPath, func(exporter []byte) (any, error) {
 		signature, err := id.Device.Sign(protocol.RenewTranscript(id.Enrolment.SandboxID, exporter))
 		return protocol.RenewRequest{Certificate: old.token, Signature: signature}, err
@@ -192,7 +197,7 @@ func (c *Credentials) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	enrolment, err := checkEnrolment(answer, id.Enrolment.SandboxID, id.Device)
+	enrolment, err := checkEnrolment(answer, id.Enrolment.SandboxID, id.Device, listed)
 	if err != nil {
 		return err
 	}
@@ -201,9 +206,10 @@ func (c *Credentials) renew(ctx context.Context) error {
 	}
 	next := parseCertificate(enrolment.Certificate)
 	c.mu.Lock()
-	c.current, c.void = next, nil
+	c.current, c.listed, c.void = next, enrolment.Relays, nil
 	c.mu.Unlock()
 	c.log.Info("certificate renewed", "expires", next.expires)
+	c.relays.Adopt(enrolment.Relays)
 	return nil
 }
 

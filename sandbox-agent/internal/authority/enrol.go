@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/controlplane"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/rendezvous"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -29,7 +30,7 @@ type EnrolOptions struct {
 	Invitation string   // file
 	StateDir   string   // where the device key is, or will be
 	Enrolment  string   // file; not replaced where there is one
-	Relays     []string // "host:port"; default: the invitation's
+	Relays     []string // "host:port", tried as they are listed; default: the invitation's, in the sandbox's own order
 	Carriers   []tunnel.Carrier
 	Log        *slog.Logger
 }
@@ -72,7 +73,7 @@ func newEnrolling(o EnrolOptions) (*enrolling, error) {
 		return nil, fmt.Errorf("%s: %w", o.Invitation, err)
 	}
 	if len(e.relays) == 0 {
-		e.relays = e.invitation.Relays
+		e.relays = rendezvous.Order(e.invitation.SandboxID, e.invitation.Relays)
 	}
 	if e.device, err = DeviceKey(o.StateDir); err != nil {
 		return nil, err
@@ -146,7 +147,7 @@ func (e *enrolling) exchange(ctx context.Context, relay string) (*protocol.Enrol
 	if err != nil {
 		return nil, e.discreet(err)
 	}
-	return checkEnrolment(answer, e.invitation.SandboxID, e.device)
+	return checkEnrolment(answer, e.invitation.SandboxID, e.device, nil)
 }
 
 // discreet replaces an error that quotes the token: errors are logged and shown.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/protocol/jws"
 	"github.com/fairlead/fairlead/sandbox-agent/internal/agenttest"
+	"github.com/fairlead/fairlead/sandbox-agent/internal/rendezvous"
 	"github.com/fairlead/fairlead/tunnel"
 )
 
@@ -95,7 +97,8 @@ func TestEnrolTriesAgain(t *testing.T) {
 	silent.Close()
 	good := w.listen()
 	hostile := w.listenRefusing(protocol.Errorf(protocol.KindUnauthenticated, "control plane: the invitation is not valid"))
-	o := w.invite(nil, gone, hostile, good, good)
+	o := w.invite(nil, good)
+	o.Relays = []string{gone, hostile, good, good} // tried as they are listed
 	var asked atomic.Int32
 	w.Handle("POST /enrol", func(rw http.ResponseWriter, r *http.Request) {
 		if asked.Add(1) == 1 {
@@ -120,6 +123,25 @@ func TestEnrolTriesAgain(t *testing.T) {
 		if !strings.Contains(w.log.String(), word) {
 			t.Errorf("the log doesn't say %q:\n%s", word, w.log)
 		}
+	}
+}
+
+// TestEnrolSpreads: an invitation's relays are tried in the sandbox's own order,
+// the operator's as they are listed.
+func TestEnrolSpreads(t *testing.T) {
+	w := newWorld(t)
+	list := []string{"relay-1.example:7443", "relay-2.example:7443", "relay-3.example:7443", "relay-4.example:7443"}
+	o := w.invite(nil, list...)
+	e, err := newEnrolling(o)
+	must(t, err)
+	if want := rendezvous.Order(sandbox, list); !slices.Equal(e.relays, want) || slices.Equal(want, list) {
+		t.Errorf("tries %q, want %q", e.relays, want)
+	}
+	o.Relays = list
+	e, err = newEnrolling(o)
+	must(t, err)
+	if !slices.Equal(e.relays, list) {
+		t.Errorf("tries %q, listed are %q", e.relays, list)
 	}
 }
 

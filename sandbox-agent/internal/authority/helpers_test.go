@@ -36,6 +36,7 @@ type world struct {
 	log     *agenttest.Log
 	audit   recorded
 	changed chan struct{}
+	adopted adopted
 
 	registered, unregistered atomic.Bool                            // these ways are open; the first is at the start
 	astray                   atomic.Pointer[agenttest.ControlPlane] // where the ways lead instead
@@ -47,7 +48,7 @@ func newWorld(t *testing.T) *world {
 	must(t, os.Mkdir(dir, 0o700))
 	w := &world{
 		ControlPlane: agenttest.NewControlPlane(t), t: t, dir: dir, file: filepath.Join(dir, EnrolmentFile),
-		log: &agenttest.Log{}, changed: make(chan struct{}, 1),
+		log: &agenttest.Log{}, changed: make(chan struct{}, 1), adopted: make(adopted, 10),
 	}
 	w.registered.Store(true)
 	w.enrol(w.Enrolment("a.b.c"))
@@ -79,7 +80,7 @@ func (w *world) open() *Authority {
 	id, err := Load(w.dir, w.file)
 	must(w.t, err)
 	a, err := Open(Options{
-		Identity: id, KeysMaxAge: time.Hour, Dialer: ways{w}, Audit: &w.audit, Changed: w.changed, Log: w.log.Logger(),
+		Identity: id, KeysMaxAge: time.Hour, Dialer: ways{w}, Relays: w.adopted, Audit: &w.audit, Changed: w.changed, Log: w.log.Logger(),
 	})
 	must(w.t, err)
 	w.t.Cleanup(func() { a.Close() })
@@ -122,6 +123,11 @@ func (d ways) dial(ctx context.Context, open *atomic.Bool) (net.Conn, error) {
 	}
 	return d.w.Dial(ctx)
 }
+
+// adopted receives the lists of relays that renewals bring.
+type adopted chan []string
+
+func (a adopted) Adopt(relays []string) { a <- relays }
 
 // recorded is an audit log of so many records.
 type recorded struct{ sequence uint64 }

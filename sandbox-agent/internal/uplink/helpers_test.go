@@ -33,7 +33,8 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, ca: agenttest.NewAuthority(t), log: &agenttest.Log{}}
 	w.options = Options{
-		TLS: w.ca.TLS(), Hello: tunneltest.Hello(), Generations: counter(), Log: w.log.Logger(),
+		Pinned: true, // so that tests know who is first
+		TLS:    w.ca.TLS(), Hello: tunneltest.Hello(), Generations: counter(), Log: w.log.Logger(),
 		Patience: protocol.HandshakeTimeout, // a slow machine has no relay that was killed
 	}
 	return w

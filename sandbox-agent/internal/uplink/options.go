@@ -33,7 +33,8 @@ type Server interface {
 
 // Options say how relays are reached.
 type Options struct {
-	Relays      []string         // "host:port", in the order in which they are tried
+	Relays      []string         // "host:port"; each sandbox tries them in an order of its own, see package rendezvous
+	Pinned      bool             // Relays are tried as they are listed, and Adopt doesn't replace them
 	TLS         *tls.Config      // verifies relays
 	Carriers    []tunnel.Carrier // by which relays may be reached; none: by any
 	Hello       protocol.Hello   // what each registration says: sandbox, instance, revision, isolation

@@ -14,8 +14,6 @@ import (
 const (
 	// maxTunnels is how many relays are connected at the same time.
 	maxTunnels = 2
-	// maxLearned bounds the addresses learned from relays.
-	maxLearned = 16
 	// replacedTime is how long a tunnel that a newer one of ours replaces waits
 	// until that is registered here, which is a little later than at the relay.
 	replacedTime = time.Second
@@ -38,7 +36,7 @@ type Tunnels struct {
 
 	// Guarded by mu.
 	mu      sync.Mutex
-	learned []string                    // addresses that a relay named last
+	where   addresses
 	relays  map[string]protocol.RelayID // who answered last, by address
 	busy    map[string]bool             // addresses that are dialled or connected
 	up      []*connection               // the oldest first
@@ -64,6 +62,7 @@ func New(options Options) *Tunnels {
 	m := newMetrics()
 	t := &Tunnels{
 		options: options, metrics: m, events: m.events(), begun: make(chan struct{}),
+		where:  newAddresses(options.Hello.SandboxID, options.Relays, options.Pinned),
 		relays: map[string]protocol.RelayID{}, busy: map[string]bool{}, changed: make(chan struct{}),
 	}
 	for range maxTunnels {
@@ -127,44 +126,49 @@ func (t *Tunnels) Changed() <-chan struct{} {
 	return t.changed
 }
 
-// known returns the addresses of all relays that are known.
-func (t *Tunnels) known() []string {
+// Adopt replaces the list of relays, unless that is pinned or relays is empty.
+// From now on those that are new are dialled, too, and those that are gone no
+// more. Tunnels that are up stay, also to a relay that is gone, and the primary
+// stays primary: otherwise a relay that comes would have its share of all
+// terminals moved at once.
+func (t *Tunnels) Adopt(relays []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.addresses()
-}
-
-// addresses returns all that are known. The caller holds mu.
-func (t *Tunnels) addresses() []string {
-	all := slices.Clone(t.options.Relays)
-	for _, addr := range t.learned {
-		if !slices.Contains(all, addr) {
-			all = append(all, addr)
-		}
+	if t.where.adopt(relays) {
+		t.options.Log.Info("the control plane names other relays", "relays", t.where.listed)
+		t.forget()
+		t.announce()
 	}
-	return all
 }
 
-// learn notes the addresses of other relays. They replace what was learned
-// before, since relays come and go.
+// learn notes the addresses of other relays, if a relay names any.
 func (t *Tunnels) learn(alternates []string) {
 	if len(alternates) == 0 {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.learned = t.learned[:0]
-	for _, addr := range alternates {
-		if len(t.learned) < maxLearned && protocol.CheckAddr(addr) == nil {
-			t.learned = append(t.learned, addr)
-		}
-	}
+	t.where.learn(alternates)
+	t.forget()
+	t.announce()
+}
+
+// forget drops what is remembered of addresses that are no longer known. The
+// caller holds mu.
+func (t *Tunnels) forget() {
+	all := t.where.all()
 	for addr := range t.relays {
-		if !slices.Contains(t.addresses(), addr) {
+		if !slices.Contains(all, addr) {
 			delete(t.relays, addr)
 		}
 	}
-	t.announce()
+}
+
+// known returns the addresses of all relays that are known.
+func (t *Tunnels) known() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.where.all()
 }
 
 // take waits for an address to dial, and reserves it. The search begins behind
@@ -192,7 +196,7 @@ func (t *Tunnels) take(ctx context.Context, last string, again bool) (string, er
 
 // pick returns a free address, or none. The caller holds mu.
 func (t *Tunnels) pick(last string, again bool) string {
-	all := t.addresses()
+	all := t.where.all()
 	first := slices.Index(all, last)
 	if !again {
 		first++
@@ -320,11 +324,11 @@ func (t *Tunnels) leave(c *connection) {
 }
 
 // replaced reports whether c need not wait for another tunnel: one is primary
-// already, or no other relay is known.
+// already, or no other address is known.
 func (t *Tunnels) replaced(c *connection) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.primary != c || len(t.addresses()) < 2
+	return t.primary != c || !slices.ContainsFunc(t.where.all(), func(addr string) bool { return addr != c.addr })
 }
 
 // assign chooses the primary tunnel and tells every relay what has changed for

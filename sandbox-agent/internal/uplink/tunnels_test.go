@@ -84,7 +84,7 @@ func (c *numbering) NextGeneration() (uint64, error) {
 }
 
 func newSet(addrs ...string) *Tunnels {
-	return New(Options{Relays: addrs, Generations: counter(), Log: slog.New(slog.DiscardHandler)})
+	return New(Options{Relays: addrs, Pinned: true, Generations: counter(), Log: slog.New(slog.DiscardHandler)})
 }
 
 const originOne, originTwo = "https://one.example", "https://two.example"
@@ -129,7 +129,7 @@ func TestTheStandbyIsPromoted(t *testing.T) {
 func TestPromotionNeedsNoGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		generations := counter()
-		set := New(Options{Relays: []string{"one:1", "two:1"}, Generations: generations, Log: slog.New(slog.DiscardHandler)})
+		set := New(Options{Relays: []string{"one:1", "two:1"}, Pinned: true, Generations: generations, Log: slog.New(slog.DiscardHandler)})
 		a, one := connect(t, "rl_1", originOne)
 		b, two := connect(t, "rl_2", originTwo)
 		first := set.arrive(a, "one:1")
@@ -275,7 +275,7 @@ func TestLearnedAddressesAreBounded(t *testing.T) {
 		many = append(many, "relay.example:"+string(rune('1'+i%9))+string(rune('0'+i/9%10)))
 	}
 	set.learn(many)
-	if n := len(set.learned); n != maxLearned {
+	if n := len(set.where.learned); n != maxLearned {
 		t.Errorf("%d addresses are kept", n)
 	}
 }

@@ -16,6 +16,7 @@ func run(c *program.Command) {
 	c.String(&cfg.Listen, "listen", "127.0.0.1:8080", "loopback `address` that browsers open")
 	c.String(&cfg.TunnelListen, "tunnel-listen", "", "loopback `address` where the first relay takes sandboxes' tunnels (default: a free port)")
 	c.Strings(&cfg.SandboxRelays, "sandbox-relays", "`addresses` that sandboxes dial instead of the relays' own, to put something in between")
+	c.Bool(&cfg.SandboxesSpread, "sandboxes-spread", false, "each sandbox tries the relays in an order of its own, as sandboxes elsewhere do, and hears of others; otherwise all begin with the first one")
 	c.Int(&cfg.Relays, "relays", 1, "`number` of relays")
 	c.Int(&cfg.Sandboxes, "sandboxes", 1, "`number` of sandboxes")
 	c.Int(&cfg.People, "people", 0, "`number` of members beside alice, bob and carol: p1, p2, …, who may only watch")
