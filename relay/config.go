@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead/fairlead/deploy/program/certfile"
 	"github.com/fairlead/fairlead/protocol"
 	"github.com/fairlead/fairlead/relay/internal/syncdoor"
 )
@@ -25,7 +26,7 @@ type Config struct {
 	// Listen is the public address. It speaks plain HTTP on loopback only;
 	// elsewhere it needs Cert and Key, or BehindProxy.
 	Listen        string
-	Cert, Key     string // PEM files of the public listener
+	Cert, Key     string // PEM files of the public listener; read again when they change
 	BehindProxy   bool
 	PublicOrigins []string // default: the loopback origins of Listen
 
@@ -34,7 +35,7 @@ type Config struct {
 	ExtensionIDs []string
 
 	// TunnelListen is the UDP address that agents dial, with the TLS
-	// certificate they verify.
+	// certificate they verify, which is read again when its files change.
 	TunnelListen          string
 	TunnelCert, TunnelKey string
 	// TunnelWebSocketListen is the TCP address for agents whose network blocks
@@ -287,16 +288,17 @@ func derive(secret []byte, purpose string) []byte {
 	return key[:]
 }
 
-// loadTLS reads a certificate and names the file that is at fault.
-func loadTLS(cert, key string) (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(cert, key)
+// loadTLS reads a listener's certificate, which then follows its files, and names
+// the file that is at fault.
+func loadTLS(cert, key string, log *slog.Logger) (*tls.Config, error) {
+	get, err := certfile.Follow(cert, key, time.Now, log)
 	if err != nil {
-		return nil, fmt.Errorf("certificate %s, key %s: %w", cert, key, err)
+		return nil, err
 	}
 	return &tls.Config{
-		Certificates: []tls.Certificate{pair},
-		MinVersion:   tls.VersionTLS13,
-		NextProtos:   []string{"http/1.1"}, // HTTP/2 stays off: its CVEs outnumber our need
+		GetCertificate: get,
+		MinVersion:     tls.VersionTLS13,
+		NextProtos:     []string{"http/1.1"}, // HTTP/2 stays off: its CVEs outnumber our need
 	}, nil
 }
 

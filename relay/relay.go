@@ -161,7 +161,7 @@ func assemble(cfg Config) *Relay {
 // listen opens the listeners.
 func (r *Relay) listen() error {
 	var err error
-	if r.public, err = r.listenPublic(r.cfg.Listen); err != nil {
+	if r.public, err = r.listenPublic("public", r.cfg.Listen); err != nil {
 		return fmt.Errorf("public listener: %w", err)
 	}
 	if r.origins, err = access.NewOrigins(r.cfg.origins(r.public.Addr())); err != nil {
@@ -180,13 +180,13 @@ func (r *Relay) listen() error {
 }
 
 // listenPublic opens a listener for browsers, with TLS if there is a
-// certificate.
-func (r *Relay) listenPublic(address string) (net.Listener, error) {
+// certificate. The log has name.
+func (r *Relay) listenPublic(name, address string) (net.Listener, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil || r.cfg.Cert == "" {
 		return listener, err
 	}
-	config, err := loadTLS(r.cfg.Cert, r.cfg.Key)
+	config, err := loadTLS(r.cfg.Cert, r.cfg.Key, r.log.With("listener", name))
 	if err != nil {
 		listener.Close()
 		return nil, err
@@ -202,7 +202,7 @@ func (r *Relay) listenPreviews() error {
 	}
 	var err error
 	if r.cfg.PreviewListen != "" {
-		if r.preview, err = r.listenPublic(r.cfg.PreviewListen); err != nil {
+		if r.preview, err = r.listenPublic("preview", r.cfg.PreviewListen); err != nil {
 			return err
 		}
 		options.Origin = r.cfg.previewOrigin(r.preview.Addr())

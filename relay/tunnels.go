@@ -21,7 +21,7 @@ const registrationMargin = 0.95
 
 // listenTunnels opens the listeners that agents dial.
 func (r *Relay) listenTunnels() error {
-	tlsConfig, err := loadTLS(r.cfg.TunnelCert, r.cfg.TunnelKey)
+	tlsConfig, err := loadTLS(r.cfg.TunnelCert, r.cfg.TunnelKey, r.log.With("listener", "tunnel"))
 	if err != nil {
 		return fmt.Errorf("tunnel listener: %w", err)
 	}

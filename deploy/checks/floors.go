@@ -40,7 +40,7 @@ var Floors = []struct {
 		"sandbox-agent/internal/history/rows", "sandbox-agent/internal/route", "sandbox-agent/internal/mask", "sandbox-agent/internal/provider",
 		"sandbox-agent/internal/grantlist", "sandbox-agent/internal/linkfinder", "sandbox-agent/internal/chat/life", "sandbox-agent/internal/chat/control", "sandbox-agent/internal/chat/masking",
 		"sandbox-agent/internal/sidebar/model", "sandbox-agent/internal/sidebar/lineup", "sandbox-agent/internal/sidebar/ring", "sandbox-agent/internal/sidebar/push", "sandbox-agent/internal/browser/roster", "sandbox-agent/internal/browser/pipe", "sandbox-agent/internal/browser/jar", "sandbox-agent/internal/browser/installed",
-		"deploy/program", "deploy/program/bundle", "deploy/program/chromium", "deploy/program/cookieform", "deploy/program/hops", "deploy/program/instrument", "deploy/program/intake", "deploy/program/lifetime", "deploy/program/pause", "deploy/program/seldom", "deploy/program/sitepolicy", "deploy/program/standin", "deploy/program/telemetry",
+		"deploy/program", "deploy/program/bundle", "deploy/program/certfile", "deploy/program/chromium", "deploy/program/cookieform", "deploy/program/hops", "deploy/program/instrument", "deploy/program/intake", "deploy/program/lifetime", "deploy/program/pause", "deploy/program/seldom", "deploy/program/sitepolicy", "deploy/program/standin", "deploy/program/telemetry",
 		"deploy/source/internal/browsers",
 		"sandbox-agent/internal/lifespan", "sandbox-agent/internal/rendezvous",
 		"loadtest/internal/pattern", "loadtest/internal/measure", "loadtest/internal/openloop",

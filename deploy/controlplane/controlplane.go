@@ -36,6 +36,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/tabs"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/usage"
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
+	"github.com/fairlead/fairlead/deploy/program/certfile"
 	"github.com/fairlead/fairlead/protocol/jws"
 )
 
@@ -52,8 +53,8 @@ type Config struct {
 
 	// The second listener, for agents. Empty TLSListen: none.
 	TLSListen string // "host:port"
-	TLSCert   string // PEM file
-	TLSKey    string // PEM file
+	TLSCert   string // PEM file; read again when it changes
+	TLSKey    string // PEM file; likewise
 
 	AdminListen string // of the listener for operators, "host:port"; empty: none
 
@@ -244,14 +245,14 @@ func (s *Server) listen(cfg Config) error {
 	if cfg.TLSListen == "" {
 		return nil
 	}
-	cert, err := tls.LoadX509KeyPair(cfg.TLSCert, cfg.TLSKey)
+	certificate, err := certfile.Follow(cfg.TLSCert, cfg.TLSKey, s.clock.Now, s.logger)
 	if err != nil {
-		return fmt.Errorf("certificate %s with key %s: %w", cfg.TLSCert, cfg.TLSKey, err)
+		return err
 	}
 	s.agents, err = tls.Listen("tcp", cfg.TLSListen, &tls.Config{
-		MinVersion:   tls.VersionTLS13,
-		NextProtos:   []string{"http/1.1"},
-		Certificates: []tls.Certificate{cert},
+		MinVersion:     tls.VersionTLS13,
+		NextProtos:     []string{"http/1.1"},
+		GetCertificate: certificate,
 	})
 	return err
 }

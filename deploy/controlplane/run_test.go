@@ -121,6 +121,46 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestRenewedCertificate puts another certificate in the place of the one with
+// which the server began.
+func TestRenewedCertificate(t *testing.T) {
+	const name = "control.fairlead.test"
+	cfg, clock := testConfig(t), &testClock{now: time.Now()}
+	var old *x509.CertPool
+	cfg.TLSListen, cfg.Now = "127.0.0.1:0", clock.Now
+	cfg.TLSCert, cfg.TLSKey, old = testCertificate(t, name)
+	server, err := New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }() // awaited below
+	verify := func(pool *x509.CertPool) {
+		t.Helper()
+		conn, err := tls.Dial("tcp", server.TLSAddr(), &tls.Config{RootCAs: pool, ServerName: name})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		conn.Close()
+	}
+	verify(old)
+	cert, key, renewed := testCertificate(t, name)
+	for from, to := range map[string]string{cert: cfg.TLSCert, key: cfg.TLSKey} {
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verify(old) // no look is due
+	clock.Advance(time.Second)
+	verify(renewed)
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("run: %v", err)
+	}
+}
+
 // TestShutdownEndsDispatch ends the server while a relay doesn't answer.
 func TestShutdownEndsDispatch(t *testing.T) {
 	p := newPlane(t)
