@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"net/netip"
 	"path/filepath"
 	"slices"
 
@@ -112,11 +114,15 @@ func (f *Fleet) reachNow(ctx context.Context) (reach, error) {
 // the list changes with the relays alone. What else the operator named comes
 // behind them, since a relay behind a balancer may be reached by another name.
 // Without a registered relay the operator's list stays as it is.
+//
+// A relay that registered a loopback address was told nothing better: only where the
+// operator's relays are on loopback, too, sandboxes are on the same machine.
 func told(registered []store.Relay, operators []string) []string {
 	byID := slices.SortedFunc(slices.Values(registered), func(a, b store.Relay) int { return cmp.Compare(a.ID, b.ID) })
+	near := slices.ContainsFunc(operators, nearOnly)
 	var list []string
 	for _, r := range byID {
-		if len(r.Tunnel) <= maxAddrBytes && protocol.CheckAddr(r.Tunnel) == nil {
+		if len(r.Tunnel) <= maxAddrBytes && protocol.CheckAddr(r.Tunnel) == nil && (near || !nearOnly(r.Tunnel)) {
 			list = addTold(list, r.Tunnel)
 		}
 	}
@@ -127,6 +133,13 @@ func told(registered []store.Relay, operators []string) []string {
 		list = addTold(list, addr)
 	}
 	return list
+}
+
+// nearOnly reports whether addr, a "host:port", is reached on its own machine alone.
+func nearOnly(addr string) bool {
+	host, _, _ := net.SplitHostPort(addr)
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && (ip.Unmap().IsLoopback() || ip.Unmap().IsUnspecified())
 }
 
 // addTold adds addr to list, unless it is there or the list is full.

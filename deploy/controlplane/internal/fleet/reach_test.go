@@ -30,6 +30,11 @@ func TestTold(t *testing.T) {
 			[]string{"op:1"}, []string{"d:1", "op:1"},
 		},
 		{"nothing but no addresses", []store.Relay{{ID: "rl_a", Tunnel: "a"}}, []string{"op:1", "op:1"}, []string{"op:1", "op:1"}},
+		{
+			"on its own machine alone", []store.Relay{{ID: "rl_a", Tunnel: "127.0.0.1:1"}, {ID: "rl_b", Tunnel: "[::]:1"}, {ID: "rl_c", Tunnel: "c:1"}, {ID: "rl_d", Tunnel: "localhost:1"}},
+			[]string{"op:1"}, []string{"c:1", "op:1"},
+		},
+		{"all on one machine", []store.Relay{{ID: "rl_a", Tunnel: "127.0.0.1:1"}}, []string{"127.0.0.1:2"}, []string{"127.0.0.1:1", "127.0.0.1:2"}},
 		{"long addresses", []store.Relay{{ID: "rl_a", Tunnel: longest}, {ID: "rl_b", Tunnel: "a" + longest}}, nil, []string{longest}},
 	} {
 		before := slices.Clone(tt.registered)
