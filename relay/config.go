@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -68,9 +71,7 @@ type Config struct {
 	PreviewListen string
 	PreviewOrigin string // default, of a loopback listener: preview.localhost
 
-	ControlPlaneURL     string // REST, for the relay itself and forwarded routes
-	ControlPlaneConnect string // "host:port" of the TLS listener, target of connect streams
-	Credential          string // the relay's secret at the control plane
+	Upstream
 	// AdvertiseURL and AdvertiseTunnel are where the control plane and agents
 	// find this relay; default: where it listens, see advertised.
 	AdvertiseURL, AdvertiseTunnel string
@@ -145,6 +146,9 @@ func (c *Config) check() error {
 	if u, err := url.Parse(c.ControlPlaneURL); err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return fmt.Errorf("--control-plane-url must be http(s)://host[:port]")
 	}
+	if err := c.believe(); err != nil {
+		return err
+	}
 	if (c.Cert == "") != (c.Key == "") {
 		return fmt.Errorf("--cert and --key go together")
 	}
@@ -170,6 +174,45 @@ func (c *Config) identify() error {
 		c.RelayID, c.madeUp = protocol.NewRelayID(), true
 	}
 	return nil
+}
+
+// An Upstream says where a relay's control plane is.
+type Upstream struct {
+	ControlPlaneURL     string // REST, for the relay itself and forwarded routes
+	ControlPlaneCA      string // PEM file: who vouches for it at an https URL; default: the system's
+	ControlPlaneConnect string // "host:port" of the TLS listener, target of connect streams
+	Credential          string // the relay's secret there
+
+	believing *http.Transport // believes ControlPlaneCA alone; nil: there is none
+}
+
+// believe reads who vouches for the control plane.
+func (u *Upstream) believe() error {
+	if u.ControlPlaneCA == "" {
+		return nil
+	}
+	if !strings.HasPrefix(u.ControlPlaneURL, "https://") {
+		return fmt.Errorf("--control-plane-ca is for a --control-plane-url that begins with https://")
+	}
+	text, err := os.ReadFile(u.ControlPlaneCA)
+	if err != nil {
+		return fmt.Errorf("--control-plane-ca: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return fmt.Errorf("--control-plane-ca %s: there is no certificate in it", u.ControlPlaneCA)
+	}
+	u.believing = http.DefaultTransport.(*http.Transport).Clone()
+	u.believing.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}
+	return nil
+}
+
+// transport returns what carries requests there.
+func (u *Upstream) transport() http.RoundTripper {
+	if u.believing == nil {
+		return http.DefaultTransport
+	}
+	return u.believing
 }
 
 // advertised returns where the control plane finds a relay that listens at own

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 func complete() Config {
 	return Config{
 		Logger: slog.New(slog.DiscardHandler), Listen: "127.0.0.1:0", TunnelListen: "127.0.0.1:0", AdminListen: "127.0.0.1:0",
-		TunnelCert: "cert.pem", TunnelKey: "key.pem", ControlPlaneURL: "http://127.0.0.1:1", ControlPlaneConnect: "127.0.0.1:2",
-		Credential: "secret",
+		TunnelCert: "cert.pem", TunnelKey: "key.pem",
+		Upstream: Upstream{ControlPlaneURL: "http://127.0.0.1:1", ControlPlaneConnect: "127.0.0.1:2", Credential: "secret"},
 	}
 }
 
@@ -43,6 +43,9 @@ func TestCheck(t *testing.T) {
 		"no connect address":      {func(c *Config) { c.ControlPlaneConnect = "" }, "--control-plane-connect"},
 		"no credential":           {func(c *Config) { c.Credential = "" }, "--credential-file"},
 		"control plane by ftp":    {func(c *Config) { c.ControlPlaneURL = "ftp://x" }, "--control-plane-url"},
+		"nobody to believe":       {func(c *Config) { c.ControlPlaneCA = "cert.pem" }, "--control-plane-url"},
+		"no CA":                   {func(c *Config) { c.ControlPlaneURL, c.ControlPlaneCA = "https://x", "none.pem" }, "--control-plane-ca"},
+		"no certificate in it":    {func(c *Config) { c.ControlPlaneURL, c.ControlPlaneCA = "https://x", "config_test.go" }, "config_test.go"},
 		"control plane, no host":  {func(c *Config) { c.ControlPlaneURL = "http://" }, "--control-plane-url"},
 		"certificate without key": {func(c *Config) { c.Cert = "x" }, "--cert and --key"},
 		"plain beyond loopback":   {func(c *Config) { c.Listen = "0.0.0.0:80" }, "not loopback"},
@@ -174,7 +177,7 @@ func TestFound19IdentityAndAddress(t *testing.T) {
 		{"http://192.0.2.1:80", "", "http://127.0.0.1:1", "", origin},
 		{"http://[::]:80", "", "http://127.0.0.1:1", "https://a.example", "https://a.example"},
 	} {
-		cfg := Config{Cert: c.cert, ControlPlaneURL: c.plane, AdvertiseURL: c.given}
+		cfg := Config{Cert: c.cert, Upstream: Upstream{ControlPlaneURL: c.plane}, AdvertiseURL: c.given}
 		if got := cfg.advertised(c.own, origin); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}

@@ -110,7 +110,7 @@ func New(cfg Config) (*Relay, error) {
 func assemble(cfg Config) *Relay {
 	r := &Relay{cfg: cfg, log: cfg.Logger, registry: instrument.NewRegistry("fairlead_relay_info", cfg.Revision)}
 	r.metrics = newMetrics(r.registry)
-	r.client = &http.Client{Timeout: 70 * time.Second, Transport: &meteredTransport{http.DefaultTransport, r.metrics}}
+	r.client = &http.Client{Timeout: 70 * time.Second, Transport: &meteredTransport{cfg.transport(), r.metrics}}
 	r.revoked = jws.NewRevocationSet()
 	r.grants = lifetime.New(lifetime.Options{Revoked: r.revoked})
 	r.keys = jws.NewKeys(nil, jws.KeysOptions{

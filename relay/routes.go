@@ -40,7 +40,7 @@ func (r *Relay) routes(router access.Router) error {
 	(&controlapi.API{
 		Keys: r.keys, Dispatcher: r.dispatcher, Signer: signer, Pages: r.pages, StreamCookies: access.NewStreamCookies(time.Now),
 		Revoked: r.revoked, Rejects: r.refused, Origins: r.origins,
-		ControlPlane: controlPlane, Address: r.address, Log: r.log,
+		ControlPlane: controlPlane, Upstream: r.cfg.transport(), Address: r.address, Log: r.log,
 	}).Register(router)
 	(&sandboxapi.API{
 		Keys: r.keys, Tunnels: r.fleet, Signer: signer, Dispatcher: r.dispatcher, Requests: r.requests, Rejects: r.refused,

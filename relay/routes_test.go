@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -110,10 +112,12 @@ func newRouteWorld(t *testing.T) *routeWorld { return newRouteWorldFor(t, panelE
 func newRouteWorldFor(t *testing.T, extensions ...string) *routeWorld {
 	t.Helper()
 	w := &routeWorld{t: t, authority: relaytest.NewAuthority(t), mux: &recorder{}}
-	plane := httptest.NewServer(http.HandlerFunc(w.controlPlane))
+	plane := httptest.NewTLSServer(http.HandlerFunc(w.controlPlane)) // whom nobody knows but by a file
 	cfg := complete()
 	must(t, cfg.check())
 	cfg.ExtensionIDs = extensions
+	cfg.ControlPlaneCA = filepath.Join(t.TempDir(), "ca.pem")
+	must(t, os.WriteFile(cfg.ControlPlaneCA, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: plane.Certificate().Raw}), 0o600))
 	cfg.ControlPlaneURL, cfg.PublicOrigins, cfg.PreviewListen = plane.URL, []string{"https://one.example"}, "127.0.0.1:0"
 	var dialler world
 	dialler.t, dialler.authority = t, w.authority
@@ -133,8 +137,7 @@ func newRouteWorldFor(t *testing.T, extensions ...string) *routeWorld {
 		w.relay.panel.Close(context.Background())
 		w.relay.pages.Close()
 		w.relay.dispatcher.Close()
-		w.relay.client.CloseIdleConnections()
-		http.DefaultTransport.(*http.Transport).CloseIdleConnections() // the proxy's
+		w.relay.client.CloseIdleConnections() // and the proxy's
 		plane.Close()
 	})
 	must(t, w.relay.keys.Refresh(t.Context()))

@@ -44,12 +44,21 @@ import (
 type Config struct {
 	StateDir string // signing keys and database; made if it doesn't exist
 	Database string // URL or path, see [statedir.Location]; empty: a file in StateDir
-	Listen   string // plain HTTP, a loopback "host:port"
 	DevSeed  string // file with development users; empty: none
 	Login    LoginConfig
 	Webhook  notices.WebhookConfig // is told of approvals and of turns that end
 
 	Integrations integrations.Config
+
+	// The first listener, for relays and machines: without Cert plain HTTP, which is for
+	// loopback only.
+	Listen string // "host:port"
+	Cert   string // PEM file; read again when it changes
+	Key    string // PEM file; likewise
+
+	// RelayURLCA is a PEM file with who vouches for relays at https URLs; empty: the
+	// system's.
+	RelayURLCA string
 
 	// The second listener, for agents. Empty TLSListen: none.
 	TLSListen string // "host:port"
@@ -110,9 +119,10 @@ type Server struct {
 	fleet        *fleet.Fleet
 
 	// Static after construction: the listeners.
-	public net.Listener
-	agents net.Listener // nil: no second listener
-	admin  net.Listener // nil: none for operators
+	public  net.Listener
+	secured bool         // public speaks TLS
+	agents  net.Listener // nil: no second listener
+	admin   net.Listener // nil: none for operators
 
 	// closing ends with the server: dispatches don't end with their browser.
 	closing context.Context
@@ -201,7 +211,11 @@ func (s *Server) openState(ctx context.Context, cfg Config) error {
 	}
 	s.usage = usage.New(s.store.Usage, s.logger, s.clock)
 	s.list = authority.NewList(s.store.Grants, s.keys, s.revoked, s.clock, s.logger)
-	s.relays = relays.New(s.store.Fleet, s.clock)
+	believed, err := relays.Believed(cfg.RelayURLCA)
+	if err != nil {
+		return err
+	}
+	s.relays = relays.New(s.store.Fleet, s.clock, believed)
 	s.gate = access.NewGate(s.store.People, s.store.Fleet, s.store.Boards, s.usage)
 	s.devices = device.NewGate(s.store.Fleet, s.keys, s.list, s.clock)
 	s.commands = s.newCommands()
@@ -230,11 +244,8 @@ func (s *Server) newCommands() *commands.Commands {
 }
 
 func (s *Server) listen(cfg Config) error {
-	if err := checkLoopback(cfg.Listen); err != nil {
-		return err
-	}
 	var err error
-	if s.public, err = net.Listen("tcp", cfg.Listen); err != nil {
+	if s.public, err = s.listenPublic(cfg); err != nil {
 		return err
 	}
 	if cfg.AdminListen != "" {
@@ -245,16 +256,36 @@ func (s *Server) listen(cfg Config) error {
 	if cfg.TLSListen == "" {
 		return nil
 	}
-	certificate, err := certfile.Follow(cfg.TLSCert, cfg.TLSKey, s.clock.Now, s.logger)
-	if err != nil {
-		return err
+	s.agents, err = s.listenTLS(cfg.TLSListen, cfg.TLSCert, cfg.TLSKey)
+	return err
+}
+
+// listenPublic opens the first listener.
+func (s *Server) listenPublic(cfg Config) (net.Listener, error) {
+	switch {
+	case (cfg.Cert == "") != (cfg.Key == ""):
+		return nil, errors.New("--cert and --key go together")
+	case cfg.Cert != "":
+		s.secured = true
+		return s.listenTLS(cfg.Listen, cfg.Cert, cfg.Key)
 	}
-	s.agents, err = tls.Listen("tcp", cfg.TLSListen, &tls.Config{
+	if err := checkLoopback(cfg.Listen); err != nil {
+		return nil, err
+	}
+	return net.Listen("tcp", cfg.Listen)
+}
+
+// listenTLS opens a listener with the certificate in two files.
+func (s *Server) listenTLS(addr, cert, key string) (net.Listener, error) {
+	certificate, err := certfile.Follow(cert, key, s.clock.Now, s.logger)
+	if err != nil {
+		return nil, err
+	}
+	return tls.Listen("tcp", addr, &tls.Config{
 		MinVersion:     tls.VersionTLS13,
 		NextProtos:     []string{"http/1.1"},
 		GetCertificate: certificate,
 	})
-	return err
 }
 
 // checkLoopback refuses an address that others than this machine can reach,
@@ -267,11 +298,17 @@ func checkLoopback(addr string) error {
 	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return fmt.Errorf("listen address %q: plain HTTP is for loopback only", addr)
+	return fmt.Errorf("listen address %q: plain HTTP is for loopback only; elsewhere it takes --cert and --key", addr)
 }
 
-// URL returns the base URL of the plain listener.
-func (s *Server) URL() string { return "http://" + s.public.Addr().String() }
+// URL returns the base URL of the first listener.
+func (s *Server) URL() string {
+	scheme := "http://"
+	if s.secured {
+		scheme = "https://"
+	}
+	return scheme + s.public.Addr().String()
+}
 
 // TLSAddr returns the address of the second listener, empty if there is none.
 func (s *Server) TLSAddr() string {

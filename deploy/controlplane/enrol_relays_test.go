@@ -119,7 +119,7 @@ func (noRelays) Relays(context.Context, time.Time) ([]store.Relay, error) {
 func TestRelaysUnknown(t *testing.T) {
 	p := newPlane(t)
 	p.registerTunnel("rl_1", relayToken, "one.example:443", "")
-	broken := relays.New(noRelays{}, p.server.clock)
+	broken := relays.New(noRelays{}, p.server.clock, nil)
 	t.Cleanup(broken.Close)
 	p.server.fleet.Relays = broken
 	srv := p.agentListener()

@@ -10,7 +10,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 )
 
-// TestRoutes walks every route of the plain listener with the wrong methods,
+// TestRoutes walks every route of the first listener with the wrong methods,
 // without a token and with the tokens of other routes.
 func TestRoutes(t *testing.T) {
 	p := newPlane(t)

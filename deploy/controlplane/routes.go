@@ -9,7 +9,7 @@ import (
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/web"
 )
 
-// routes are those of the plain listener: for people, who come through a relay,
+// routes are those of the first listener: for people, who come through a relay,
 // and for relays. openapi.json documents each of them.
 func (s *Server) routes() []web.Route {
 	return slices.Concat(

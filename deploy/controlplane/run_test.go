@@ -161,6 +161,50 @@ func TestRenewedCertificate(t *testing.T) {
 	}
 }
 
+// TestListenTLS: with a certificate the first listener speaks TLS alone, and may be on any
+// address.
+func TestListenTLS(t *testing.T) {
+	const name = "control.fairlead.test"
+	cfg := testConfig(t)
+	var pool *x509.CertPool
+	cfg.Listen = "0.0.0.0:0"
+	cfg.Cert, cfg.Key, pool = testCertificate(t, name)
+	server, err := New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }() // awaited below
+	if want := "https://" + server.public.Addr().String(); server.URL() != want {
+		t.Errorf("its URL is %s, want %s", server.URL(), want)
+	}
+	_, port, err := net.SplitHostPort(server.public.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: name}}}
+	for scheme, want := range map[string]int{"https": http.StatusOK, "http": http.StatusBadRequest} {
+		resp, err := client.Get(scheme + "://127.0.0.1:" + port + "/healthz")
+		if err != nil {
+			t.Errorf("%s: %v", scheme, err)
+			continue
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%s: %s", scheme, resp.Status)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("run: %v", err)
+	}
+	cfg.Key = ""
+	if _, err := New(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "--key") {
+		t.Errorf("without a key: %v", err)
+	}
+}
+
 // TestShutdownEndsDispatch ends the server while a relay doesn't answer.
 func TestShutdownEndsDispatch(t *testing.T) {
 	p := newPlane(t)

@@ -39,6 +39,7 @@ func declare(c *program.Command) *flags {
 	c.String(&f.PreviewListen, "preview-listen", "", "`address` of the listener for previews, with the public one's certificate (default: no previews)")
 	c.String(&f.PreviewOrigin, "preview-origin", "", "`origin` below whose host each preview has a name of its own (default on loopback: preview.localhost)")
 	c.String(&f.ControlPlaneURL, "control-plane-url", "", "`URL` of the control plane's REST listener")
+	c.String(&f.ControlPlaneCA, "control-plane-ca", "", "PEM `file` with who vouches for the control plane at an https URL (default: the system's)")
 	c.String(&f.ControlPlaneConnect, "control-plane-connect", "", "`host:port` of the control plane's TLS listener, where connect streams go")
 	c.String(&f.AdvertiseURL, "advertise-url", "", "`URL` at which the control plane finds this relay (default: --listen if it is loopback, or all addresses of the control plane's machine; else the first of --public-origins)")
 	c.String(&f.AdvertiseTunnel, "advertise-tunnel", "", "`host:port` at which agents find it (default: --tunnel-listen, with the public origin's name if that is all addresses)")

@@ -33,6 +33,7 @@ type API struct {
 	Rejects       *rejects.Rejects
 	Origins       *access.Origins
 	ControlPlane  *url.URL
+	Upstream      http.RoundTripper              // carries requests there; nil: [http.DefaultTransport]
 	Address       func(*http.Request) netip.Addr // where a request comes from
 	Log           *slog.Logger
 

@@ -49,6 +49,7 @@ func (a *API) forward() http.Handler {
 				}
 			}
 		},
+		Transport:    a.Upstream,
 		ErrorHandler: a.notForwarded,
 		ErrorLog:     slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 	}

@@ -16,7 +16,10 @@ func serve(c *program.Command) {
 	var readyFile string
 	c.String(&cfg.StateDir, "state-dir", "", stateUsage+"; made if it doesn't exist")
 	databaseFlags(c, &cfg.Database)
-	c.String(&cfg.Listen, "listen", "127.0.0.1:8090", "loopback `address` for plain HTTP")
+	c.String(&cfg.Listen, "listen", "127.0.0.1:8090", "`address` for relays and machines: plain HTTP on loopback, anywhere with --cert and --key")
+	c.String(&cfg.Cert, "cert", "", "certificate `file` of --listen, PEM")
+	c.String(&cfg.Key, "key", "", "key `file` of --listen, PEM")
+	c.String(&cfg.RelayURLCA, "relay-url-ca", "", "PEM `file` with who vouches for relays at an https --advertise-url (default: the system's)")
 	c.String(&cfg.TLSListen, "tls-listen", "", "`address` for agents over TLS; empty: none")
 	c.String(&cfg.TLSCert, "tls-cert", "", "certificate `file` of --tls-listen, PEM")
 	c.String(&cfg.TLSKey, "tls-key", "", "key `file` of --tls-listen, PEM")

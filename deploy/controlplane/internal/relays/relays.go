@@ -4,9 +4,13 @@ package relays
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
@@ -34,13 +38,31 @@ type Directory struct {
 	client *http.Client
 }
 
-// New returns the directory of the relays in st. Its requests go straight to
-// relays: through no proxy and after no redirect.
-func New(st Store, clk clock.Clock) *Directory {
+// Believed returns who vouches for relays: the certificates in a PEM file, or nil, which
+// stands for the system's, without one.
+func Believed(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--relay-url-ca: %w", err)
+	}
+	believed := x509.NewCertPool()
+	if !believed.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("--relay-url-ca %s: there is no certificate in it", file)
+	}
+	return believed, nil
+}
+
+// New returns the directory of the relays in st, for whom believed vouches at https
+// URLs. Its requests go straight to relays: through no proxy and after no redirect.
+func New(st Store, clk clock.Clock, believed *x509.CertPool) *Directory {
 	return &Directory{store: st, clock: clk, client: &http.Client{
 		Transport: &http.Transport{
 			DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
 			TLSHandshakeTimeout: dialTimeout,
+			TLSClientConfig:     &tls.Config{RootCAs: believed, MinVersion: tls.VersionTLS12},
 			MaxIdleConnsPerHost: 16,
 			IdleConnTimeout:     idleTimeout,
 		},
