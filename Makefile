@@ -61,7 +61,7 @@ PURE := deploy/checks deploy/checks/changed deploy/checks/locks deploy/controlpl
         deploy/controlplane/internal/store/db deploy/extension deploy/extension/build deploy/grafana deploy/program/bundle deploy/program/pause loadtest/internal/usage \
         protocol protocol/audit protocol/bytelog protocol/chatsocket protocol/envseal protocol/eventlog protocol/lease protocol/op protocol/pace \
         relay/internal/console/build relay/internal/openapi relay/internal/rejects relay/internal/roster relay/internal/turn \
-        sandbox-agent/internal/chat/control sandbox-agent/internal/chat/life sandbox-agent/internal/chat/masking \
+        sandbox-agent/internal/rendezvous sandbox-agent/internal/chat/control sandbox-agent/internal/chat/life sandbox-agent/internal/chat/masking \
         sandbox-agent/internal/history/dbread sandbox-agent/internal/history/rows sandbox-agent/internal/hostname sandbox-agent/internal/peer \
         sandbox-agent/internal/lifespan sandbox-agent/internal/provider sandbox-agent/internal/redact sandbox-agent/internal/route sandbox-agent/internal/screen \
         sandbox-agent/internal/screen/grid sandbox-agent/internal/screen/keyframe sandbox-agent/internal/toolbox tunnel/internal/backoff

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -194,13 +192,9 @@ func (u *Upstream) believe() error {
 	if !strings.HasPrefix(u.ControlPlaneURL, "https://") {
 		return fmt.Errorf("--control-plane-ca is for a --control-plane-url that begins with https://")
 	}
-	text, err := os.ReadFile(u.ControlPlaneCA)
+	roots, err := certfile.Pool(u.ControlPlaneCA)
 	if err != nil {
 		return fmt.Errorf("--control-plane-ca: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(text) {
-		return fmt.Errorf("--control-plane-ca %s: there is no certificate in it", u.ControlPlaneCA)
 	}
 	u.believing = http.DefaultTransport.(*http.Transport).Clone()
 	u.believing.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}

@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -18,13 +17,7 @@ import (
 func TestAdminListener(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.AdminListen = "127.0.0.1:0"
-	server, err := New(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- server.Run(ctx) }() // awaited below
+	server, stop := running(t, cfg)
 	client := &http.Client{Transport: &http.Transport{}}
 	for path, part := range map[string]string{
 		"/healthz": `"rev1"`, "/readyz": `"ok"`, "/debug/pprof/": "goroutine",
@@ -51,10 +44,7 @@ func TestAdminListener(t *testing.T) {
 		}
 	}
 	client.CloseIdleConnections()
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("run: %v", err)
-	}
+	stop()
 }
 
 func TestNoAdminListener(t *testing.T) {

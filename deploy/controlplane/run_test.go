@@ -62,6 +62,25 @@ func testCertificate(t *testing.T, name string) (cert, key string, pool *x509.Ce
 	return cert, key, pool
 }
 
+// running returns a server that runs until stop, which fails the test if it ended badly.
+func running(t *testing.T, cfg Config) (server *Server, stop func()) {
+	t.Helper()
+	server, err := New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }() // stop waits for it
+	return server, func() {
+		t.Helper()
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	}
+}
+
 func get(t *testing.T, client *http.Client, url string) (int, string) {
 	t.Helper()
 	res, err := client.Get(url)
@@ -92,13 +111,7 @@ func TestRun(t *testing.T) {
 
 	var first string
 	for range 2 {
-		server, err := New(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- server.Run(ctx) }() // awaited below
+		server, stop := running(t, cfg)
 		status, jwks := get(t, client, server.URL()+"/.well-known/jwks.json")
 		agentStatus, agentJWKS := get(t, client, "https://"+server.TLSAddr()+"/.well-known/jwks.json")
 		if status != 200 || agentStatus != 200 || jwks != agentJWKS {
@@ -114,10 +127,7 @@ func TestRun(t *testing.T) {
 			t.Error("the second start has other keys")
 		}
 		transport.CloseIdleConnections()
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("run: %v", err)
-		}
+		stop()
 	}
 }
 
@@ -129,13 +139,7 @@ func TestRenewedCertificate(t *testing.T) {
 	var old *x509.CertPool
 	cfg.TLSListen, cfg.Now = "127.0.0.1:0", clock.Now
 	cfg.TLSCert, cfg.TLSKey, old = testCertificate(t, name)
-	server, err := New(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- server.Run(ctx) }() // awaited below
+	server, stop := running(t, cfg)
 	verify := func(pool *x509.CertPool) {
 		t.Helper()
 		conn, err := tls.Dial("tcp", server.TLSAddr(), &tls.Config{RootCAs: pool, ServerName: name})
@@ -155,10 +159,7 @@ func TestRenewedCertificate(t *testing.T) {
 	verify(old) // no look is due
 	clock.Advance(time.Second)
 	verify(renewed)
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("run: %v", err)
-	}
+	stop()
 }
 
 // TestListenTLS: with a certificate the first listener speaks TLS alone, and may be on any
@@ -169,13 +170,7 @@ func TestListenTLS(t *testing.T) {
 	var pool *x509.CertPool
 	cfg.Listen = "0.0.0.0:0"
 	cfg.Cert, cfg.Key, pool = testCertificate(t, name)
-	server, err := New(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- server.Run(ctx) }() // awaited below
+	server, stop := running(t, cfg)
 	if want := "https://" + server.public.Addr().String(); server.URL() != want {
 		t.Errorf("its URL is %s, want %s", server.URL(), want)
 	}
@@ -195,10 +190,7 @@ func TestListenTLS(t *testing.T) {
 			t.Errorf("%s: %s", scheme, resp.Status)
 		}
 	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("run: %v", err)
-	}
+	stop()
 	cfg.Key = ""
 	if _, err := New(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "--key") {
 		t.Errorf("without a key: %v", err)

@@ -1,9 +1,10 @@
-// Package certfile is a TLS certificate in two PEM files that follows their
-// changes, so that whoever renews it need not restart a program.
+// Package certfile is what TLS reads of PEM files: a certificate that follows their
+// changes, so that whoever renews it need not restart a program, and who is believed.
 package certfile
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"log/slog"
 	"os"
@@ -32,6 +33,20 @@ func Follow(cert, key string, now func() time.Time, log *slog.Logger) (func(*tls
 	}
 	p.current.Store(&first)
 	return func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.at(now()), nil }, nil
+}
+
+// Pool returns the certificates in a file: of those who vouch for others. They don't
+// follow its changes. Errors name the file.
+func Pool(file string) (*x509.CertPool, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s: there is no certificate in it", file)
+	}
+	return pool, nil
 }
 
 // A pair is a certificate and its key.

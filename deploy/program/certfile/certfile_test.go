@@ -345,3 +345,12 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestPool: what can't be believed is named.
+func TestPool(t *testing.T) {
+	for _, file := range []string{filepath.Join(t.TempDir(), "none.pem"), os.DevNull} {
+		if pool, err := Pool(file); pool != nil || err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}

@@ -20,11 +20,7 @@ import (
 // counted: calls of the kernel, and memory.
 func TestFanOutCosts(t *testing.T) {
 	const viewers = 200
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
+	listener := listening(t)
 	for _, direct := range []bool{false, true} {
 		h := still()
 		out := h.fanout()
@@ -64,21 +60,34 @@ func TestFanOutCosts(t *testing.T) {
 	}
 }
 
-// TestFanOutAcrossSlabs: output that isn't in one piece in the ring is joined once for
-// all who get it, and sent to them together.
-func TestFanOutAcrossSlabs(t *testing.T) {
-	const viewers, rounds = 200, 20
+// listening returns a listener on loopback, which ends with the test.
+func listening(t testing.TB) net.Listener {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer listener.Close()
-	h := still()
-	out := h.fanout()
-	out.sender = batchsend.New(batchsend.Options{Direct: true, Calls: h.metrics.Calls})
+	t.Cleanup(func() { listener.Close() })
+	return listener
+}
+
+// seatSockets seats so many viewers, each at a socket.
+func seatSockets(t testing.TB, h *Hub, listener net.Listener, viewers int) {
+	t.Helper()
 	for i := range viewers {
 		seatAs(h, turn.SocketID(i), "usr_1", time.Now().Add(time.Hour), Guest{Socket: newTCPSink(t, listener)})
 	}
+}
+
+// TestFanOutAcrossSlabs: output that isn't in one piece in the ring is joined once for
+// all who get it, and sent to them together.
+func TestFanOutAcrossSlabs(t *testing.T) {
+	const viewers, rounds = 200, 20
+	listener := listening(t)
+	h := still()
+	out := h.fanout()
+	out.sender = batchsend.New(batchsend.Options{Direct: true, Calls: h.metrics.Calls})
+	seatSockets(t, h, listener, viewers)
 	chunk := make([]byte, 3<<10)
 	deliver := func() {
 		for range 4 {
@@ -110,17 +119,11 @@ func TestFanOutAcrossSlabs(t *testing.T) {
 // chunk is delivered to a crowd, not behind it.
 func TestFanOutLeavesRoomForKeys(t *testing.T) {
 	const viewers, rounds = 5 * feed.MaxAtOnce, 100
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
+	listener := listening(t)
 	h := still()
 	out := h.fanout()
 	defer out.sender.Close()
-	for i := range viewers {
-		seatAs(h, turn.SocketID(i), "usr_1", time.Now().Add(time.Hour), Guest{Socket: newTCPSink(t, listener)})
-	}
+	seatSockets(t, h, listener, viewers)
 	types, err := net.Dial("tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)

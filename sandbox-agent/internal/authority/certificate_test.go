@@ -90,7 +90,7 @@ func TestRenewalIsStoredFirst(t *testing.T) {
 }
 
 // TestRenewalBringsRelays: each list is adopted once it is stored, so that the
-// newest counts after a restart. An answer without relays changes nothing.
+// newest counts after a restart.
 func TestRenewalBringsRelays(t *testing.T) {
 	w := newWorld(t)
 	w.enrolFor(time.Now(), time.Hour)
@@ -98,20 +98,23 @@ func TestRenewalBringsRelays(t *testing.T) {
 	w.Renews(c.identity.Device.PublicJWK(), "crt_new", time.Hour)
 	first := []string{"127.0.0.1:1"}
 	newer := []string{"relay-2.example:7443", "relay-3.example:7443"}
-	for _, round := range []struct{ says, want []string }{
-		{first, first}, {newer, newer}, {[]string{}, newer}, {nil, newer}, {first, first},
-	} {
-		w.List(round.says...)
+	for _, want := range [][]string{first, newer, first} {
+		w.List(want...)
 		must(t, c.renew(within(t)))
-		if got := <-w.adopted; !slices.Equal(got, round.want) {
-			t.Errorf("after %q: adopted %q", round.says, got)
+		if got := <-w.adopted; !slices.Equal(got, want) {
+			t.Errorf("after %q: adopted %q", want, got)
 		}
 		again, err := Load(w.dir, w.file)
 		must(t, err)
-		if got := again.Enrolment.Relays; !slices.Equal(got, round.want) {
-			t.Errorf("after %q: a restart knows %q", round.says, got)
+		if got := again.Enrolment.Relays; !slices.Equal(got, want) {
+			t.Errorf("after %q: a restart knows %q", want, got)
 		}
 	}
+	w.List() // which the control plane never sends
+	if err := c.renew(within(t)); err == nil || len(w.adopted) != 0 {
+		t.Errorf("adopted an enrolment without relays: %v", err)
+	}
+	w.List(first...)
 	c.identity.file = filepath.Join(w.dir, "none", EnrolmentFile)
 	if err := c.renew(within(t)); err == nil || len(w.adopted) != 0 {
 		t.Errorf("adopted what isn't stored: %v", err)

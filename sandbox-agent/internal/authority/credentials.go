@@ -41,14 +41,13 @@ type Credentials struct {
 	// Guarded by mu.
 	mu      sync.Mutex
 	current certificate
-	listed  []string // the relays of the newest enrolment
-	void    error    // why the control plane refuses current; nil: it hasn't
+	void    error // why the control plane refuses current; nil: it hasn't
 }
 
 func newCredentials(o Options, client *controlplane.Client) *Credentials {
 	return &Credentials{
 		identity: o.Identity, client: client, dialer: o.Dialer, relays: o.Relays, changed: o.Changed, log: o.Log,
-		doubts: make(chan struct{}, 1), current: parseCertificate(o.Identity.Enrolment.Certificate), listed: o.Identity.Enrolment.Relays,
+		doubts: make(chan struct{}, 1), current: parseCertificate(o.Identity.Enrolment.Certificate),
 	}
 }
 
@@ -187,9 +186,7 @@ func (c *Credentials) patience(wait time.Duration) time.Duration {
 // renew exchanges the certificate for a new one and stores it before its use.
 // The list of relays that comes along is adopted then.
 func (c *Credentials) renew(ctx context.Context) error {
-	c.mu.Lock()
-	id, old, listed := c.identity, c.current, c.listed
-	c.mu.Unlock()
+	id, old := c.identity, c.certificate()
 	answer, err := c.client.Prove(ctx, c.dialAny, renewPath, func(exporter []byte) (any, error) {
 		signature, err := id.Device.Sign(protocol.RenewTranscript(id.Enrolment.SandboxID, exporter))
 		return protocol.RenewRequest{Certificate: old.token, Signature: signature}, err
@@ -197,7 +194,7 @@ func (c *Credentials) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	enrolment, err := checkEnrolment(answer, id.Enrolment.SandboxID, id.Device, listed)
+	enrolment, err := checkEnrolment(answer, id.Enrolment.SandboxID, id.Device)
 	if err != nil {
 		return err
 	}
@@ -206,7 +203,7 @@ func (c *Credentials) renew(ctx context.Context) error {
 	}
 	next := parseCertificate(enrolment.Certificate)
 	c.mu.Lock()
-	c.current, c.listed, c.void = next, enrolment.Relays, nil
+	c.current, c.void = next, nil
 	c.mu.Unlock()
 	c.log.Info("certificate renewed", "expires", next.expires)
 	c.relays.Adopt(enrolment.Relays)

@@ -147,7 +147,7 @@ func (e *enrolling) exchange(ctx context.Context, relay string) (*protocol.Enrol
 	if err != nil {
 		return nil, e.discreet(err)
 	}
-	return checkEnrolment(answer, e.invitation.SandboxID, e.device, nil)
+	return checkEnrolment(answer, e.invitation.SandboxID, e.device)
 }
 
 // discreet replaces an error that quotes the token: errors are logged and shown.

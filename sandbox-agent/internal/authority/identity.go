@@ -110,10 +110,9 @@ func storeEnrolment(path string, enrolment *protocol.Enrolment) error {
 }
 
 // checkEnrolment decodes an enrolment that the control plane sent, and makes
-// sure that it is of use: for this sandbox and for its key. One that names no
-// relays has those that are listed already.
-func checkEnrolment(data []byte, sandbox protocol.SandboxID, device *jws.DeviceKey, listed []string) (*protocol.Enrolment, error) {
-	enrolment, err := parseEnrolment(data, listed)
+// sure that it is of use: for this sandbox and for its key.
+func checkEnrolment(data []byte, sandbox protocol.SandboxID, device *jws.DeviceKey) (*protocol.Enrolment, error) {
+	enrolment, err := protocol.ParseEnrolment(data)
 	if err != nil {
 		return nil, err
 	}
@@ -140,16 +139,4 @@ func checkEnrolment(data []byte, sandbox protocol.SandboxID, device *jws.DeviceK
 		return nil, errors.New("enrolment: its certificate is not for this sandbox and its key")
 	}
 	return enrolment, nil
-}
-
-// parseEnrolment is protocol.ParseEnrolment for an answer that may name no relays:
-// a control plane that knows of none at the moment can renew a certificate all the
-// same, and whoever has asked has reached it.
-func parseEnrolment(data []byte, listed []string) (*protocol.Enrolment, error) {
-	var enrolment protocol.Enrolment
-	if len(data) > protocol.MaxEnrolmentBytes || protocol.UnmarshalStrict(data, &enrolment) != nil || len(enrolment.Relays) > 0 {
-		return protocol.ParseEnrolment(data)
-	}
-	enrolment.Relays = listed
-	return &enrolment, enrolment.Validate()
 }

@@ -6,11 +6,9 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/fairlead/fairlead/deploy/controlplane/internal/clock"
@@ -38,25 +36,8 @@ type Directory struct {
 	client *http.Client
 }
 
-// Believed returns who vouches for relays: the certificates in a PEM file, or nil, which
-// stands for the system's, without one.
-func Believed(file string) (*x509.CertPool, error) {
-	if file == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("--relay-url-ca: %w", err)
-	}
-	believed := x509.NewCertPool()
-	if !believed.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("--relay-url-ca %s: there is no certificate in it", file)
-	}
-	return believed, nil
-}
-
 // New returns the directory of the relays in st, for whom believed vouches at https
-// URLs. Its requests go straight to relays: through no proxy and after no redirect.
+// URLs; nil stands for whom the system believes. Its requests go straight to relays: through no proxy and after no redirect.
 func New(st Store, clk clock.Clock, believed *x509.CertPool) *Directory {
 	return &Directory{store: st, clock: clk, client: &http.Client{
 		Transport: &http.Transport{
